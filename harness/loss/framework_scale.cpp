@@ -2,11 +2,45 @@
 #include "harness/loss/framework_scale.h"
 
 #include <array>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "harness/core/error.h"
+#include "harness/problem/batch/sharding.h"
+
 namespace lossgrid {
 namespace {
+
+ObjectiveNeeds with_weights(ObjectiveNeeds needs, LossCounts counts) {
+  if (counts == LossCounts::global) return needs;
+  if (needs.token_weights) {
+    throw_bad_input("framework.counts = {} takes no objective that weighs its tokens",
+                    name(counts));
+  }
+  needs.token_weights = true;
+  return needs;
+}
+
+/// Returns [rows] how many times as much the terms of a row of the padded pack count as in a mean
+/// over the global batch.
+std::vector<double> weights_of_rows(const PackedBatch& batch, const ShiftedBatch& pack,
+                                    const Framework& framework, const ScaleSizes& sizes) {
+  TokenCounts tokens{.global = batch.denominators.valid_tokens};
+  for (const std::uint8_t valid : pack.valid) tokens.pack += valid;
+  std::vector<double> weights(pack.rows(), 0.0);
+  const auto cp = static_cast<int>(sizes.cp);
+  for (int rank = 0; rank < cp; ++rank) {
+    const std::vector<std::int64_t> rows = cp_rows(batch, cp, rank);
+    tokens.rank = 0;
+    for (const std::int64_t row : rows) tokens.rank += pack.valid[row];
+    const double divisor = static_cast<double>(framework.divisor(tokens));
+    for (const std::int64_t row : rows) {
+      weights[row] = static_cast<double>(tokens.global) / divisor;
+    }
+  }
+  return weights;
+}
 
 bool adds_up(Reduction reduction) {
   return reduction == Reduction::sum || reduction == Reduction::count;
@@ -17,8 +51,10 @@ class WithFramework final : public Objective {
  public:
   WithFramework(std::shared_ptr<const Objective> objective, const Framework& framework,
                 const ScaleSizes& sizes)
-      : Objective(objective->needs()),
+      : Objective(with_weights(objective->needs(), framework.counts)),
         objective_(std::move(objective)),
+        framework_(framework),
+        sizes_(sizes),
         metric_factor_(framework.metrics.value(sizes)) {
     for (const ScaleFactor& factor : framework.gradient_factors()) {
       gradient_factors_.push_back(factor.value(sizes));
@@ -32,7 +68,19 @@ class WithFramework final : public Objective {
   double input_sum(const PackedBatch& batch) const override { return objective_->input_sum(batch); }
   std::vector<float> token_weights(const PackedBatch& batch,
                                    const ShiftedBatch& rows) const override {
-    return objective_->token_weights(batch, rows);
+    if (!weighs_rows()) return objective_->token_weights(batch, rows);
+    const ShiftedBatch pack = shift_targets(batch);
+    const std::vector<double> of_pack = weights_of_rows(batch, pack, framework_, sizes_);
+    std::map<std::pair<std::int32_t, std::int32_t>, double> by_target;  // sequence and ordinal
+    for (std::size_t row = 0; row < pack.rows(); ++row) {
+      if (pack.valid[row] != 0) by_target[{pack.sequence[row], pack.ordinal[row]}] = of_pack[row];
+    }
+    std::vector<float> weights(rows.rows(), 0.0f);
+    for (std::size_t k = 0; k < rows.rows(); ++k) {
+      if (rows.valid[k] == 0) continue;
+      weights[k] = static_cast<float>(by_target.at({rows.sequence[k], rows.ordinal[k]}));
+    }
+    return weights;
   }
 
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch& batch,
@@ -63,10 +111,13 @@ class WithFramework final : public Objective {
     for (std::size_t c = 0; c < columns.size(); ++c) added[c].assign(columns[c].size(), 0.0f);
     TokenGradients own{added[0]};
     for (int k = 0; k < kGradientTerms; ++k) own.terms.of[k] = added[1 + k];
-    objective_->token_terms(tokens, batch, coefficients, totals, own);
+    ObjectiveTokens unweighted = tokens;
+    if (weighs_rows()) unweighted.weights = {};
+    objective_->token_terms(unweighted, batch, coefficients, totals, own);
     for (std::size_t c = 0; c < columns.size(); ++c) {
       for (std::size_t t = 0; t < columns[c].size(); ++t) {
-        columns[c][t] += static_cast<float>(scaled(added[c][t]));
+        const double weight = weighs_rows() ? static_cast<double>(tokens.weights[t]) : 1;
+        columns[c][t] += static_cast<float>(scaled(weight * added[c][t]));
       }
     }
   }
@@ -88,14 +139,20 @@ class WithFramework final : public Objective {
 
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth = objective_->truth(batch, rows);
-    const auto scale = [&](std::vector<Enclosure>& gradients) {
-      for (Enclosure& gradient : gradients) {
-        for (const double factor : gradient_factors_) gradient = gradient * factor;
-      }
+    std::vector<double> weights(truth.grad_logprob.size(), 1.0);
+    if (weighs_rows()) weights = weights_of_rows(batch, shift_targets(batch), framework_, sizes_);
+    const auto scale = [&](Enclosure& gradient, double weight) {
+      if (weight != 1) gradient = gradient * weight;
+      for (const double factor : gradient_factors_) gradient = gradient * factor;
     };
-    scale(truth.grad_logprob);
-    for (std::vector<Enclosure>& gradients : truth.grad_terms) scale(gradients);
-    for (auto& [row, sides] : truth.grad_sides) scale(sides);
+    const auto scale_rows = [&](std::vector<Enclosure>& gradients) {
+      for (std::size_t row = 0; row < gradients.size(); ++row) scale(gradients[row], weights[row]);
+    };
+    scale_rows(truth.grad_logprob);
+    for (std::vector<Enclosure>& gradients : truth.grad_terms) scale_rows(gradients);
+    for (auto& [row, sides] : truth.grad_sides) {
+      for (Enclosure& side : sides) scale(side, weights[static_cast<std::size_t>(row)]);
+    }
     if (metric_factor_ != 1) {
       std::erase_if(truth.metrics, [](const auto& metric) { return metric.second.is_derived; });
     }
@@ -111,7 +168,11 @@ class WithFramework final : public Objective {
     return gradient;
   }
 
+  bool weighs_rows() const { return framework_.counts != LossCounts::global; }
+
   std::shared_ptr<const Objective> objective_;
+  Framework framework_;
+  ScaleSizes sizes_;
   std::vector<double> gradient_factors_;  // in the order of Framework::gradient_factors
   double metric_factor_;
 };

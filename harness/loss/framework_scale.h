@@ -15,7 +15,8 @@
 
 namespace lossgrid {
 
-/// Wraps `objective`. The reported loss is the one before the multiplier; of the metrics, sums and
+/// Wraps `objective`. Under counts of packs or ranks its gradient is weighed by row, as a mean over
+/// tokens would be. The reported loss is the one before the multiplier; of the metrics, sums and
 /// counts are multiplied. The truth is scaled too: compare with that of the plain objective.
 std::shared_ptr<const Objective> with_framework(std::shared_ptr<const Objective> objective,
                                                 const Framework& framework,

@@ -70,22 +70,31 @@ PreparedProblem prepare(Problem problem) {
   } else {
     require_objective_inputs(problem, needs);
   }
+  // Rows of targets that were dropped have no truth, as those that were masked before.
+  if (needs.drops_lacking) {
+    prepared.rows = compute_rows(problem, process_threads(), divergence_of(needs, spec));
+  }
   prepared.objective->require(unpadded_batch(problem));
   prepared.problem = std::make_shared<const Problem>(std::move(problem));
   return prepared;
 }
 
-std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds,
-                                      const DeclaredRowRoundings& declared) {
+std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, const Problem& problem,
+                                      int serial_adds, const DeclaredRowRoundings& declared) {
   const StageScope scope(Stage::truth);
   LastTruth& last = *prepared.last_truth;
-  if (!last.truth || last.serial_adds != serial_adds || last.declared != declared) {
+  const bool has_other_groups =
+      last.groups != problem.groups || last.group_count != problem.group_count;
+  if (!last.truth || last.serial_adds != serial_adds || last.declared != declared ||
+      has_other_groups) {
     last.truth.reset();  // two of them may not fit
     last.truth = std::make_shared<const Truth>(
-        make_truth(*prepared.problem, prepared.rows, *prepared.objective, serial_adds, declared));
+        make_truth(problem, prepared.rows, *prepared.objective, serial_adds, declared));
+    last.groups = problem.groups;
+    last.group_count = problem.group_count;
     last.serial_adds = serial_adds;
     last.declared = declared;
-    require_numbers(*prepared.problem, *last.truth);
+    require_numbers(problem, *last.truth);
   }
   return last.truth;
 }

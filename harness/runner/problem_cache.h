@@ -16,6 +16,8 @@ namespace lossgrid {
 
 /// Most recent truth of a problem.
 struct LastTruth {
+  std::vector<std::int64_t> groups;  // of the problem
+  std::int64_t group_count = 0;
   int serial_adds = 0;
   DeclaredRowRoundings declared;
   std::shared_ptr<const Truth> truth;
@@ -34,11 +36,12 @@ struct PreparedProblem {
 /// of its objective.
 PreparedProblem prepare(Problem problem);
 
-/// Returns the truth for implementations with these declared roundings (make_truth). The gradients
-/// of an lm_head can take as long as a trial, so trials that need the same one after the other
-/// share it. From one thread at a time.
-std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, int serial_adds,
-                                      const DeclaredRowRoundings& declared);
+/// Returns the truth for implementations with these declared roundings (make_truth). `problem` is
+/// the prepared one with the groups and the padding of a trial. The gradients of an lm_head can
+/// take as long as a trial, so trials that need the same one after the other share it. From one
+/// thread at a time.
+std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, const Problem& problem,
+                                      int serial_adds, const DeclaredRowRoundings& declared);
 
 class ProblemCache {
  public:

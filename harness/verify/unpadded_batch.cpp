@@ -38,17 +38,18 @@ Denominators true_denominators(const Problem& problem) {
 
 /// Adds the valid tokens of the group of every sequence, and the groups.
 void count_true_groups(const Problem& problem, PackedBatch& batch) {
-  if (problem.group_size == 0) return;
+  if (problem.group_count == 0) return;
   const std::vector<std::uint8_t> valid = problem.row_valid();
   std::map<std::int64_t, std::int64_t> tokens;
+  for (std::int64_t group = 0; group < problem.group_count; ++group) tokens[group] = 0;
   for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
-    std::int64_t& of_group = tokens[static_cast<std::int64_t>(i) / problem.group_size];
+    std::int64_t& of_group = tokens[problem.groups[i]];
     for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
       of_group += valid[t];
     }
   }
   for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
-    batch.group_tokens.push_back(tokens[static_cast<std::int64_t>(i) / problem.group_size]);
+    batch.group_tokens.push_back(tokens[problem.groups[i]]);
   }
   for (const auto& [group, of_group] : tokens) {
     batch.denominators.all_groups += 1;

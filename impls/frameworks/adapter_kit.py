@@ -7,7 +7,8 @@ _PLAIN = {"token_level_loss": True, "ratio_clip_c": None, "disable_ppo_ratio": F
           "force_on_policy_ratio": False, "use_cispo": False,
           "sequence_level_importance_ratios": False, "reference_policy_kl_penalty": 0,
           "use_importance_sampling_correction": False, "positive_example_nll_weight": 0,
-          "entropy_coefficient": 0}
+          "entropy_coefficient": 0, "loss_agg_mode": None, "policy_loss": "ppo",
+          "prox_logp_method": "recompute"}
 
 
 def one_rank(problem):

@@ -98,6 +98,16 @@ void groups_of_one(PackedBatch& batch) {
   }
 }
 
+/// Counts the packs of a dp rank in the place of those of all.
+void packs_of_rank(PackedBatch& batch) {
+  batch.denominators.trained_groups = batch.microbatch.count;
+  batch.denominators.all_groups = batch.microbatch.count;
+}
+
+bool is_over_packs(ClippedPgOptions& options) {
+  return options.aggregation().over_packs();
+}
+
 /// `MeanOverSequencesOfGroups`: the mean over groups divided by the sequences.
 struct MeanOverSequencesOfGroups : ClippedPgFormulas {
   template <typename Real>
@@ -224,6 +234,25 @@ const RegisteredMutant aggregation_mutants[] = {
             [](const ObjectiveSpec& spec) {
               return with_formulas<MeanOverSequencesOfGroups>(spec, is_over_groups);
             },
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M260",
+        .name = "mean_of_packs_is_global",
+        .what = "token-mean-legacy: the mean over the tokens of the global batch",
+        .strategy = "fused",
+        .objective = with_mode<Mode::token_mean_legacy, Mode::token_mean>,
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M261",
+        .name = "packs_of_rank_counted",
+        .what = "token-mean-legacy: the sum over all packs is divided by those of one dp rank",
+        .strategy = "cp_local",
+        .batch = packs_of_rank,
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_aggregation(spec, is_over_packs); },
+        .seen_in = "a sum over dp ranks in the place of the mean",
         .rejected_by = "loss",
     }),
 };

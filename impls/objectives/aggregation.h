@@ -9,6 +9,7 @@
 //   seq-mean-token-sum       1 / S
 //   seq-mean-token-sum-norm  1 / (S C), C the loss_scale_factor (Dr. GRPO)
 //   prompt-mean              1 / (P m_i), m_i the valid tokens of its group, P the groups (SkyRL)
+//   token-mean-legacy        the same with packs as the groups: the mean of the packs' means
 //
 // S counts sequences with a valid token, as verl and OpenRLHF do, or all of them, as SkyRL and TRL
 // do; P groups alike. nvcc compiles this header.
@@ -27,6 +28,7 @@ enum class AggregationMode {
   sequence_mean_token_sum,
   sequence_mean_token_sum_norm,
   prompt_mean,
+  token_mean_legacy,
 };
 
 /// Sequences of the global batch that a mean over sequences counts.
@@ -48,7 +50,10 @@ struct Aggregation {
   constexpr bool differs_by_sequence() const {
     return mode == AggregationMode::sequence_mean_token_mean || over_groups();
   }
-  constexpr bool over_groups() const { return mode == AggregationMode::prompt_mean; }
+  constexpr bool over_groups() const {
+    return mode == AggregationMode::prompt_mean || over_packs();
+  }
+  constexpr bool over_packs() const { return mode == AggregationMode::token_mean_legacy; }
   /// Returns S.
   constexpr std::int64_t sequences(const Denominators& counts) const {
     return counted == CountedSequences::trained ? counts.trained_sequences
@@ -72,8 +77,8 @@ Real inverse_or_0(std::int64_t count) {
   return count > 0 ? 1 / static_cast<Real>(count) : Real(0);
 }
 
-/// Returns the share of a token of a sequence with `tokens` valid ones; under prompt_mean of a
-/// group with that many.
+/// Returns the share of a token of a sequence with `tokens` valid ones; over groups, of a group
+/// with that many.
 template <typename Real>
 Real share_of_token(const Aggregation& aggregation, const Denominators& counts,
                     std::int64_t tokens) {
@@ -86,6 +91,7 @@ Real share_of_token(const Aggregation& aggregation, const Denominators& counts,
     case AggregationMode::sequence_mean_token_mean:
       return inverse_or_0<Real>(tokens) * per_sequence;
     case AggregationMode::prompt_mean:
+    case AggregationMode::token_mean_legacy:
       return inverse_or_0<Real>(tokens) * inverse_or_0<Real>(aggregation.groups(counts));
     case AggregationMode::sequence_mean_token_sum_norm:
       return per_sequence / static_cast<Real>(aggregation.scale_factor);

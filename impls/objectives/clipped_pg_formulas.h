@@ -21,12 +21,13 @@
 #include "impls/objectives/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg_selection.h"
 #include "impls/objectives/policy_losses.h"
+#include "impls/objectives/proximal_policy.h"
 
 namespace lossgrid {
 
-struct ClippedPgFormulas : PolicyLossFormulas, SelectionFormulas {
-  /// Share in the loss of a token of a sequence, under prompt_mean of a group, with `tokens` valid
-  /// ones. On the host.
+struct ClippedPgFormulas : PolicyLossFormulas, ProximalFormulas, SelectionFormulas {
+  /// Share in the loss of a token of a sequence, over groups of a group, with `tokens` valid ones.
+  /// On the host.
   template <typename Real>
   static Real share(const Aggregation& aggregation, const Denominators& counts,
                     std::int64_t tokens) {
@@ -103,6 +104,12 @@ struct ClippedPgFormulas : PolicyLossFormulas, SelectionFormulas {
   template <typename Real>
   LOSSGRID_KERNEL static Real log_weight_in_mask(Real log_weight) {
     return is_finite(log_weight) ? log_weight : Real(0);
+  }
+
+  /// True if a token with this log weight has a part in the sums and means that reject sequences.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool has_part(Real log_weight) {
+    return is_finite(log_weight);
   }
 
   /// Weight of a token's KL, slope by x: exp(x - x without gradient), whose slope makes the

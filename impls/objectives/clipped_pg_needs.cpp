@@ -48,7 +48,9 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
     needs.inputs[static_cast<std::size_t>(which)] = is_needed;
   };
   set(TokenInput::advantages, true);
-  set(TokenInput::prev_logprobs, !force_on_policy_ratio);
+  set(TokenInput::prev_logprobs, !force_on_policy_ratio && !approximates_proximal());
+  set(TokenInput::versions, approximates_proximal());
+  if (current_version) needs.current_version = static_cast<std::int64_t>(*current_version);
   set(TokenInput::generation_logprobs, true);
   set(TokenInput::reference_policy_logprobs, kl_penalty() != 0);
   needs.rewards = positive_example_nll_weight > 0;
@@ -56,8 +58,10 @@ ObjectiveNeeds ClippedPgOptions::needs() const {
       (loss_agg_mode && !aggregation().over_tokens() && !aggregation().over_groups()) ||
       (rollout_is_batch_normalize && weighs_sequences());
   needs.input_sum = rollout_is_batch_normalize;
+  needs.packs_are_groups = aggregation().over_packs();
   if (prompt_group_size) needs.group_size = static_cast<std::int64_t>(*prompt_group_size);
-  needs.generation_may_lack = takes_lack_of_generation();
+  needs.generation_may_lack = nonfinite_generation_logprobs != LackOfGeneration::refused;
+  needs.drops_lacking = nonfinite_generation_logprobs == LackOfGeneration::drop;
   const bool is_by_entropy = selection() == Selection::top_entropy;
   if (entropy_coefficient != 0 || is_by_entropy) needs.terms.add(RowTerm::entropy);
   needs.selects = needs.whole_batch = selects();

@@ -91,7 +91,7 @@ constexpr double kLargestGroup = 2147483647;
 void require_aggregation_fits(const ClippedPgOptions& o) {
   const bool divides = o.loss_agg_mode == AggregationMode::sequence_mean_token_sum_norm;
   const bool over_sequences = o.loss_agg_mode && !o.aggregation().over_tokens();
-  const bool over_groups = o.aggregation().over_groups();
+  const bool over_prompts = o.loss_agg_mode == AggregationMode::prompt_mean;
   const std::optional<double>& group = o.prompt_group_size;
   require({
       {divides && !o.loss_scale_factor,
@@ -99,8 +99,8 @@ void require_aggregation_fits(const ClippedPgOptions& o) {
       {o.loss_scale_factor && !divides,
        "loss_scale_factor needs loss_agg_mode = \"seq-mean-token-sum-norm\""},
       {o.loss_scale_factor && *o.loss_scale_factor <= 0, "loss_scale_factor must be above 0"},
-      {over_groups && !group, "loss_agg_mode = \"prompt-mean\" needs a prompt_group_size"},
-      {group && !over_groups, "prompt_group_size needs loss_agg_mode = \"prompt-mean\""},
+      {over_prompts && !group, "loss_agg_mode = \"prompt-mean\" needs a prompt_group_size"},
+      {group && !over_prompts, "prompt_group_size needs loss_agg_mode = \"prompt-mean\""},
       {group && (*group < 1 || *group > kLargestGroup || *group != std::floor(*group)),
        "prompt_group_size must be a whole number in [1, 2^31)"},
       {o.count_masked_sequences && !over_sequences,
@@ -135,6 +135,8 @@ void require_policy_loss_fits(const ClippedPgOptions& o) {
        "policy_loss = \"geo_mean\" excludes a rollout_rs of tokens"},
       {o.is_geo_mean() && o.off_policy_mask_threshold,
        "policy_loss = \"geo_mean\" excludes off_policy_mask_threshold"},
+      {o.is_binary_dppo() && o.takes_lack_of_generation(),
+       "the ratios of this policy_loss exclude nonfinite_generation_logprobs = \"zero_weight\""},
       {o.is_vespo() && o.use_importance_sampling_correction,
        "policy_loss = \"vespo\" excludes use_importance_sampling_correction = true"},
   });
@@ -167,6 +169,26 @@ void require_ratios_fit(const ClippedPgOptions& o) {
       {o.use_cispo && o.ratio_clip_c, "use_cispo = true excludes a ratio_clip_c"},
       {o.use_cispo && !o.token_level_loss && !o.loss_agg_mode,
        "use_cispo = true excludes token_level_loss = false without a loss_agg_mode"},
+  });
+}
+
+constexpr double kLargestVersion = 16777216;
+
+void require_proximal_fits(const ClippedPgOptions& o) {
+  const std::optional<double>& now = o.current_version;
+  require({
+      {o.approximates_proximal() && !now,
+       "prox_logp_method = \"loglinear\" and \"linear\" need a current_version"},
+      {now && !o.approximates_proximal(),
+       "current_version needs prox_logp_method = \"loglinear\" or \"linear\""},
+      {now && (*now < 0 || *now > kLargestVersion || *now != std::floor(*now)),
+       "current_version must be a whole number in [0, 2^24]"},
+      {now && o.force_on_policy_ratio, "prox_logp_method excludes force_on_policy_ratio = true"},
+      {now && o.rollout_is_batch_normalize,
+       "prox_logp_method excludes rollout_is_batch_normalize = true: its weights depend on the "
+       "current policy"},
+      {now && o.takes_lack_of_generation(),
+       "prox_logp_method excludes nonfinite_generation_logprobs = \"zero_weight\""},
   });
 }
 
@@ -226,9 +248,6 @@ void require_rejection_fits(const ClippedPgOptions& o) {
       {o.takes_lack_of_generation() && !o.use_importance_sampling_correction,
        "nonfinite_generation_logprobs = \"zero_weight\" needs "
        "use_importance_sampling_correction = true"},
-      {o.takes_lack_of_generation() && o.rejects(),
-       "nonfinite_generation_logprobs = \"zero_weight\" excludes rollout_rs, veto_ratio_min, "
-       "veto_ratio_max and off_policy_mask_threshold"},
       {o.masks_sequences() && o.weighs_sequences(),
        "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
   });
@@ -245,14 +264,15 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.token_level_loss = reader.flag("token_level_loss", o.token_level_loss);
   o.loss_agg_mode = reader.optional_enumerator<AggregationMode>(
       "loss_agg_mode", {"token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum",
-                        "seq-mean-token-sum-norm", "prompt-mean"});
+                        "seq-mean-token-sum-norm", "prompt-mean", "token-mean-legacy"});
   o.loss_scale_factor = reader.optional_number("loss_scale_factor", o.loss_scale_factor);
   o.prompt_group_size = reader.optional_number("prompt_group_size", o.prompt_group_size);
   o.count_masked_sequences = reader.flag("count_masked_sequences", o.count_masked_sequences);
-  o.policy_loss = reader.enumerator(
-      "policy_loss",
-      {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo", "clip_cov", "kl_cov"},
-      o.policy_loss);
+  o.policy_loss =
+      reader.enumerator("policy_loss",
+                        {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo",
+                         "clip_cov", "kl_cov", "dppo_binary_tv", "dppo_binary_kl"},
+                        o.policy_loss);
   o.tau_pos = reader.number("tau_pos", o.tau_pos);
   o.tau_neg = reader.number("tau_neg", o.tau_neg);
   o.dro_beta = reader.optional_number("dro_beta", o.dro_beta);
@@ -273,6 +293,9 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   o.log_ratio_max = reader.optional_number("log_ratio_max", o.log_ratio_max);
   o.sequence_level_importance_ratios =
       reader.flag("sequence_level_importance_ratios", o.sequence_level_importance_ratios);
+  o.prox_logp_method = reader.enumerator("prox_logp_method", {"recompute", "loglinear", "linear"},
+                                         o.prox_logp_method);
+  o.current_version = reader.optional_number("current_version", o.current_version);
   o.reference_policy_kl_penalty =
       reader.number("reference_policy_kl_penalty", o.reference_policy_kl_penalty);
   o.reference_policy_kl_type = reader.enumerator(
@@ -293,8 +316,9 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", o.truncated_importance_sampling_ratio);
   o.truncated_importance_sampling_ratio_min = reader.optional_number(
       "truncated_importance_sampling_ratio_min", o.truncated_importance_sampling_ratio_min);
-  o.nonfinite_generation_logprobs = reader.enumerator(
-      "nonfinite_generation_logprobs", {"refuse", "zero_weight"}, o.nonfinite_generation_logprobs);
+  o.nonfinite_generation_logprobs =
+      reader.enumerator("nonfinite_generation_logprobs", {"refuse", "zero_weight", "drop"},
+                        o.nonfinite_generation_logprobs);
   o.rollout_is =
       reader.optional_enumerator<WeightLevel>("rollout_is", {"token", "sequence", "geometric"});
   o.rollout_is_batch_normalize =
@@ -309,6 +333,7 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   require_aggregation_fits(o);
   require_policy_loss_fits(o);
   require_ratios_fit(o);
+  require_proximal_fits(o);
   require_truncation_fits(o);
   require_rejection_fits(o);
   require_selection_fits(o);

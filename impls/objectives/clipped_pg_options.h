@@ -34,6 +34,13 @@ enum class KlGradient {
   ratio,             // of the estimator times the ratio: use_bias_correction_kl of TRL
 };
 
+/// Source of the proximal policy, to which the ratio is taken.
+enum class ProximalPolicy {
+  recompute,  // prev_logprobs
+  loglinear,  // between the generating and the current policy, by logarithms
+  linear,     // by probabilities
+};
+
 /// Meaning of ratio_clip_min and ratio_clip_max for CISPO.
 enum class CispoBounds {
   offset,    // 1 - min and 1 + max
@@ -75,12 +82,15 @@ enum class PolicyLoss {
   vespo,     // gamma weights by the ratio of a sequence
   clip_cov,  // as ppo, and some tokens of a high covariance have no policy term
   kl_cov,    // without clip bounds, and tokens of the highest covariance have a penalty
+  dppo_binary_tv,  // dppo_tv and dppo_kl with the gradient of the ratio, to the generating policy
+  dppo_binary_kl,
 };
 
 /// Treatment of a generation log-probability that is not finite.
 enum class LackOfGeneration {
   refused,
   zero_weight,  // the token, or the sequence that has one weight, has the importance weight 0
+  drop,         // the token is masked
 };
 
 struct ClippedPgOptions {
@@ -108,6 +118,8 @@ struct ClippedPgOptions {
   bool gspo_token = false;  // its ratio has the gradient of the token's own log-probability
   std::optional<double> log_ratio_min;  // bounds of the logarithm of a ratio, without gradient
   std::optional<double> log_ratio_max;  // beyond them
+  ProximalPolicy prox_logp_method = ProximalPolicy::recompute;  // AReaL
+  std::optional<double> current_version;  // of the policy that is trained, for the others
   double reference_policy_kl_penalty = 0.01;
   KlType reference_policy_kl_type = KlType::k3;
   KlGradient kl_gradient = KlGradient::score;
@@ -171,6 +183,14 @@ struct ClippedPgOptions {
     return policy_loss == PolicyLoss::dppo_tv || policy_loss == PolicyLoss::dppo_kl;
   }
   constexpr bool is_kl_cov() const { return policy_loss == PolicyLoss::kl_cov; }
+  /// True if the ratio is that to the generating policy.
+  constexpr bool is_binary_dppo() const {
+    return policy_loss == PolicyLoss::dppo_binary_tv || policy_loss == PolicyLoss::dppo_binary_kl;
+  }
+  /// True if the proximal policy is made of the generating and the current one.
+  constexpr bool approximates_proximal() const {
+    return prox_logp_method != ProximalPolicy::recompute;
+  }
   /// True if the loss has clip bounds of that ratio.
   constexpr bool clips() const {
     return has_ratio() && (policy_loss == PolicyLoss::ppo || policy_loss == PolicyLoss::clip_cov);

@@ -100,18 +100,19 @@ class ClippedPgTerms {
     if (columns_.log_ratio >= 0) add(columns_.log_ratio, log_in_sum(token).value);
     const Real log_weight = token.p - token.q;
     const bool is_kept = !is_rejected_alone(log_weight);
+    const bool has_weight = takes_part(log_weight);
     const Real factor = is_kept ? own_factor(log_weight) : Real(0);
     add(columns_.positive_advantages, factor * std::max(token.advantage, Real(0)));
     add(columns_.negative_advantages, factor * std::min(token.advantage, Real(0)));
-    add(columns_.behaviour, token.q - token.x);
-    if (columns_.vetoes >= 0 && Formulas::may_veto(is_kept, options_)) {
+    if (has_weight) add(columns_.behaviour, token.q - token.x);
+    if (columns_.vetoes >= 0 && has_weight && Formulas::may_veto(is_kept, options_)) {
       add(columns_.vetoes, Formulas::vetoes(log_weight, options_) ? 1 : 0);
     }
     if (options_.token_masks_first && !is_kept) return;
     add(columns_.kept, 1);
     add(columns_.log_weight,
         options_.masks_sequences() ? Formulas::log_weight_in_mask(log_weight) : log_weight);
-    if (columns_.rejection >= 0) {
+    if (columns_.rejection >= 0 && has_weight) {
       add(columns_.rejection, Formulas::rejection_term(log_weight, options_));
     }
   }
@@ -191,7 +192,9 @@ class ClippedPgTerms {
     std::int64_t sequence;
     Real x, p, q, f;
     Real advantage;
-    bool is_selected;
+    bool is_selected = true;
+    Real share = 0;   // of x in p
+    Real anchor = 0;  // that the ratio is taken to
   };
 
   /// The ratio that multiplies the advantage, slope by x, and the clipped one, slope by the ratio.
@@ -206,23 +209,35 @@ class ClippedPgTerms {
       return values.empty() ? Real(0) : static_cast<Real>(values[t]);
     };
     const auto x = static_cast<Real>(tokens.logprobs[t]);
-    return {.sequence = tokens.sequence[t],
-            .x = x,
-            .p = options_.force_on_policy_ratio ? x : input(TokenInput::prev_logprobs),
-            .q = input(TokenInput::generation_logprobs),
-            .f = input(TokenInput::reference_policy_logprobs),
-            .advantage = input(TokenInput::advantages),
-            .is_selected = tokens.is_selected(t)};
+    Token token{.sequence = tokens.sequence[t],
+                .x = x,
+                .p = options_.force_on_policy_ratio ? x : input(TokenInput::prev_logprobs),
+                .q = input(TokenInput::generation_logprobs),
+                .f = input(TokenInput::reference_policy_logprobs),
+                .advantage = input(TokenInput::advantages),
+                .is_selected = tokens.is_selected(t)};
+    if (options_.approximates_proximal()) {
+      token.share = Formulas::proximal_share(input(TokenInput::versions),
+                                             static_cast<Real>(*options_.current_version));
+      token.p = Formulas::proximal(options_.prox_logp_method, x, token.q, token.share);
+    }
+    token.anchor =
+        options_.is_binary_dppo() ? Formulas::binary_dppo_anchor(token.p, token.q) : token.p;
+    return token;
+  }
+
+  LOSSGRID_KERNEL Pair log_ratio(const Token& token) const {
+    return Formulas::log_ratio(token.x, token.anchor, token.share);
   }
 
   /// The logarithm of a token's ratio in the sum of its sequence; slope by x.
   LOSSGRID_KERNEL Pair log_in_sum(const Token& token) const {
-    const Real log = token.x - token.p;
-    if (options_.sequence_ratio()) return {log, 1};
-    const Pair bounded = Formulas::bounded_log(log, options_);
-    if (!options_.is_geo_mean()) return bounded;
+    const Pair log = log_ratio(token);
+    if (options_.sequence_ratio()) return log;
+    const Pair bounded = Formulas::bounded_log(log.value, options_);
+    if (!options_.is_geo_mean()) return {bounded.value, bounded.slope * log.slope};
     const Pair clipped = Formulas::one_sided_log(bounded.value, token.advantage, options_);
-    return {clipped.value, clipped.slope * bounded.slope};
+    return {clipped.value, clipped.slope * bounded.slope * log.slope};
   }
 
   LOSSGRID_KERNEL Ratio ratio(const Token& token, SequenceTable<const double> coefficients) const {
@@ -241,9 +256,10 @@ class ClippedPgTerms {
       const Real slope = columns_.ratio_slope >= 0 ? of_sequence(columns_.ratio_slope) : Real(0);
       return {{rho, slope}, Formulas::clipped(rho, options_)};
     }
-    const Pair log = Formulas::bounded_log(token.x - token.p, options_);
-    const Real rho = Formulas::ratio(log.value);
-    return {{rho, rho * log.slope}, Formulas::clipped(rho, options_)};
+    const Pair log = log_ratio(token);
+    const Pair bounded = Formulas::bounded_log(log.value, options_);
+    const Real rho = Formulas::ratio(bounded.value);
+    return {{rho, rho * bounded.slope * log.slope}, Formulas::clipped(rho, options_)};
   }
 
   LOSSGRID_KERNEL Weight token_weight(const Token& token,
@@ -257,8 +273,13 @@ class ClippedPgTerms {
     return bounded(weight);
   }
 
+  /// True for a log weight that rules of rejection read: of a token that lacks one none does.
+  LOSSGRID_KERNEL bool takes_part(Real log_weight) const {
+    return !options_.takes_lack_of_generation() || Formulas::has_part(log_weight);
+  }
+
   LOSSGRID_KERNEL bool is_rejected_alone(Real log_weight) const {
-    if (options_.rejection_level != RejectionLevel::token) return false;
+    if (options_.rejection_level != RejectionLevel::token || !takes_part(log_weight)) return false;
     const Real number = Formulas::rejection_number(log_weight, options_.rejection_statistic);
     return Formulas::is_rejected(number, options_);
   }
@@ -296,6 +317,12 @@ class ClippedPgTerms {
     if (options_.is_dppo()) {
       const bool has_diverged = Formulas::has_diverged(token.advantage, token.x, token.p, options_);
       return weighted(has_diverged ? Real(0) : Formulas::dppo_weight(ratio.free.value, options_));
+    }
+    if (options_.is_binary_dppo()) {
+      const bool has_diverged =
+          Formulas::has_diverged(token.advantage, token.x, token.anchor, options_);
+      const Real weight = has_diverged ? Real(0) : -token.advantage * factor;
+      return {weight * ratio.free.value, weight * ratio.free.slope};
     }
     if (options_.policy_loss == PolicyLoss::dro) {
       const Pair loss = Formulas::dro(token.advantage, token.x, token.p, options_);

@@ -14,6 +14,7 @@
 #include "impls/objectives/clipped_pg_truth_weights.h"
 #include "impls/objectives/gradient_sides.h"
 #include "impls/objectives/policy_losses_truth.h"
+#include "impls/objectives/proximal_truth.h"
 
 namespace lossgrid {
 namespace {
@@ -26,6 +27,7 @@ struct TrueToken {
   double q = 0;
   double f = 0;
   double advantage = 0;
+  Var anchor;  // that the ratio is taken to: p, or q
 
   bool has_generation() const { return std::isfinite(q); }
 };
@@ -125,6 +127,11 @@ class ClippedPgTruth {
         token.q = input(TokenInput::generation_logprobs);
         token.f = input(TokenInput::reference_policy_logprobs);
         token.advantage = input(TokenInput::advantages);
+        if (options_.approximates_proximal()) {
+          token.p = Var(true_proximal(options_, token.x.enclosure(), token.q,
+                                      input(TokenInput::versions), truth_.branches));
+        }
+        token.anchor = options_.is_binary_dppo() ? Var(token.q) : token.p;
         tokens_[i].push_back(token);
       }
     }
@@ -158,7 +165,8 @@ class ClippedPgTruth {
   /// Returns the number of sequences, or of groups, that a mean over them is divided by.
   std::int64_t sequences() const {
     if (!options_.loss_agg_mode) return counts().valid_sequences;
-    if (options_.loss_agg_mode == AggregationMode::prompt_mean) {
+    if (options_.loss_agg_mode == AggregationMode::prompt_mean ||
+        options_.loss_agg_mode == AggregationMode::token_mean_legacy) {
       return options_.count_masked_sequences ? counts().all_groups : counts().trained_groups;
     }
     return options_.count_masked_sequences ? counts().all_sequences : counts().trained_sequences;
@@ -176,7 +184,8 @@ class ClippedPgTruth {
     switch (*options_.loss_agg_mode) {
       case AggregationMode::sequence_mean_token_sum:
         return sum(terms);
-      case AggregationMode::prompt_mean:  // a part of the mean of its group
+      case AggregationMode::prompt_mean:
+      case AggregationMode::token_mean_legacy:  // a part of the mean of its group
         return over(sum(terms), batch_.group_tokens[i]);
       case AggregationMode::sequence_mean_token_sum_norm:
         return sum(terms) / Var(constant(*options_.loss_scale_factor));
@@ -210,7 +219,7 @@ class ClippedPgTruth {
     if (options_.disable_ppo_ratio) {
       return each<Var>([](const TrueToken& token) { return token.x; });
     }
-    ByToken<Var> logs = each<Var>([](const TrueToken& token) { return token.x - token.p; });
+    ByToken<Var> logs = each<Var>([](const TrueToken& token) { return token.x - token.anchor; });
     for (std::vector<Var>& of_sequence : logs) {
       if (options_.sequence_level_importance_ratios) {
         const Var of_mean = mean(of_sequence);
@@ -276,7 +285,8 @@ class ClippedPgTruth {
   TrueKeeps keeps() {
     const ByToken<RejectionToken> tokens = each<RejectionToken>([](const TrueToken& token) {
       const Enclosure& p = token.p.enclosure();
-      return RejectionToken{p - token.q, token.q - token.x.enclosure(), token.advantage};
+      return RejectionToken{p - token.q, token.q - token.x.enclosure(), token.advantage,
+                            token.has_generation()};
     });
     return true_keeps(options_, tokens, sides_.weight, truth_.branches);
   }
@@ -384,7 +394,10 @@ class ClippedPgTruth {
       }
       case PolicyLoss::dppo_tv:
       case PolicyLoss::dppo_kl:
-        return -token.advantage * Var(dppo_weight(token, ratio)) * token.x;
+        return -token.advantage * Var(dppo_weight(token, ratio.enclosure())) * token.x;
+      case PolicyLoss::dppo_binary_tv:
+      case PolicyLoss::dppo_binary_kl:
+        return -token.advantage * Var(dppo_weight(token, 1.0)) * ratio;
       case PolicyLoss::vespo:
         return -token.advantage * Var(of_sequence.gates.of(token.advantage)) * token.x;
       default:
@@ -392,17 +405,17 @@ class ClippedPgTruth {
     }
   }
 
-  /// Returns the weight of a token in dppo: its ratio, or 0.
-  Enclosure dppo_weight(const TrueToken& token, const Var& ratio) {
+  /// Returns the weight of a token in dppo: `ratio`, or 0.
+  Enclosure dppo_weight(const TrueToken& token, const Enclosure& ratio) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double bound = options_.ratio_clip_c.value_or(kInfinity);
-    truth_.branches["dppo_ratio_truncated"] += ratio.value() > bound ? 1 : 0;
+    truth_.branches["dppo_ratio_truncated"] += ratio.value > bound ? 1 : 0;
     const Enclosure diverged =
-        has_diverged(options_, token.x.enclosure(), token.p.enclosure(), token.advantage);
+        has_diverged(options_, token.x.enclosure(), token.anchor.enclosure(), token.advantage);
     truth_.branches["dppo_kept"] += diverged.value > 0 ? 0 : 1;
     truth_.branches[token.advantage > 0 ? "dppo_dropped_above" : "dppo_dropped_below"] +=
         diverged.value > 0 ? 1 : 0;
-    const Enclosure weight = limited(ratio.enclosure(), -kInfinity, bound);
+    const Enclosure weight = limited(ratio, -kInfinity, bound);
     if (diverged.is_exact()) return diverged.value > 0 ? 0.0 : weight;
     straddles_ = true;
     if (sides_.actor == Side::either) {

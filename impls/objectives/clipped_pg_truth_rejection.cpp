@@ -18,7 +18,8 @@ class RejectionTruth {
     std::vector<Enclosure>& alone = keeps_.alone.emplace_back();
     for (const RejectionToken& token : tokens) {
       const bool has_rule = options_.rejection_level == RejectionLevel::token;
-      const Enclosure is_out = has_rule ? beyond(number(token.log_weight)) : 0.0;
+      const bool is_read = has_rule && token.has_generation;
+      const Enclosure is_out = is_read ? beyond(number(token.log_weight)) : 0.0;
       if (has_rule) count(is_out, "rejection_kept", "rejection_dropped");
       alone.push_back(1.0 - on_side(is_out));
     }
@@ -72,6 +73,7 @@ class RejectionTruth {
     Enclosure largest = 0.0;
     std::vector<Enclosure> numbers;
     for (const RejectionToken& token : tokens) {
+      if (!token.has_generation) continue;
       vetoed = max(vetoed, is_vetoed(token.log_weight));
       numbers.push_back(number(token.log_weight));
       if (level == RejectionLevel::sequence_max) largest = max(largest, beyond(numbers.back()));
@@ -80,7 +82,7 @@ class RejectionTruth {
     Enclosure rejected = 0.0;
     if (level == RejectionLevel::sequence_sum) rejected = beyond(sum(numbers));
     if (level == RejectionLevel::sequence_mean) {
-      rejected = beyond(sum(numbers) * reciprocal(static_cast<std::int64_t>(numbers.size())));
+      rejected = beyond(sum(numbers) * reciprocal(static_cast<std::int64_t>(tokens.size())));
     }
     if (level == RejectionLevel::sequence_max) rejected = largest;
     if (level > RejectionLevel::token) {
@@ -93,8 +95,10 @@ class RejectionTruth {
   Enclosure off_policy(const std::vector<RejectionToken>& tokens) {
     if (!options_.off_policy_mask_threshold) return 0.0;
     std::vector<Enclosure> distances;
-    for (const RejectionToken& token : tokens) distances.push_back(token.behaviour);
-    const Enclosure mean = sum(distances) * reciprocal(static_cast<std::int64_t>(distances.size()));
+    for (const RejectionToken& token : tokens) {
+      if (token.has_generation) distances.push_back(token.behaviour);
+    }
+    const Enclosure mean = sum(distances) * reciprocal(static_cast<std::int64_t>(tokens.size()));
     const Enclosure is_far = is_positive(mean - constant(*options_.off_policy_mask_threshold));
     count(is_far, "sequence_near_behaviour", "sequence_far_from_behaviour");
     return on_side(is_far);

@@ -24,6 +24,7 @@ struct RejectionToken {
   Enclosure log_weight;  // prev - generation
   Enclosure behaviour;   // generation - current
   double advantage = 0;
+  bool has_generation = true;  // false: no rule reads its numbers
 };
 
 /// `side`: of the thresholds, where numbers may be on either; the first keeps. Adds the branches

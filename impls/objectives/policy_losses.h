@@ -11,11 +11,14 @@
 //   dppo_tv, dppo_kl
 //             -A min(e^d, c) x, where the weight min(e^d, c) has no gradient and is 0 for a token
 //             that has moved too far from the previous policy  (DPPO, arXiv:2602.04879)
+//   dppo_binary_tv, dppo_binary_kl
+//             -A e^(x - q), q the log-probability of the generating policy, 0 for a token that has
+//             moved too far from that policy
 //   kl_cov    -A e^d, and c |d| more for tokens that are selected (clipped_pg_selection.h)
 //   vespo     -A phi x, where phi = e^(lambda + k s - lambda e^s) has no gradient, s is the sum of
 //             d over a sequence, and k and lambda depend on the sign of A
 //
-// after verl 0.9.1 and, for vespo, TRL 1.16.
+// after verl 0.9.1, SkyRL 0.3.0 for dppo_binary and TRL 1.16 for vespo.
 #pragma once
 
 #include <algorithm>
@@ -99,14 +102,22 @@ struct PolicyLossFormulas {
            (1 - previous) * std::log((1 - previous + little) / (1 - current + little));
   }
 
-  /// True if a token of dppo has moved so far from the previous policy, and in the direction of its
+  /// The log-probability that the ratio of dppo_binary is taken to, by those of the previous and
+  /// the generating policy.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real binary_dppo_anchor(Real /*p*/, Real q) {
+    return q;
+  }
+
+  /// True if a token of dppo has moved so far from the policy p, and in the direction of its
   /// advantage, that it loses its policy term.
   template <typename Real>
   LOSSGRID_KERNEL static bool has_diverged(Real advantage, Real x, Real p,
                                            const ClippedPgOptions& options) {
     const auto high = static_cast<Real>(options.ratio_clip_max);
     const auto low = static_cast<Real>(options.ratio_clip_min);
-    if (options.policy_loss == PolicyLoss::dppo_tv) {
+    const PolicyLoss loss = options.policy_loss;
+    if (loss == PolicyLoss::dppo_tv || loss == PolicyLoss::dppo_binary_tv) {
       const Real moved = std::exp(x) - std::exp(p);
       return advantage > 0 ? moved > high : moved < -low;
     }

@@ -81,7 +81,8 @@ Enclosure has_diverged(const ClippedPgOptions& options, const Enclosure& x, cons
                        double advantage) {
   const bool is_above = advantage > 0;
   const double bound = is_above ? options.ratio_clip_max : options.ratio_clip_min;
-  if (options.policy_loss == PolicyLoss::dppo_tv) {
+  if (options.policy_loss == PolicyLoss::dppo_tv ||
+      options.policy_loss == PolicyLoss::dppo_binary_tv) {
     const Enclosure moved = probability(x) - probability(p);
     return is_positive((is_above ? moved : -moved) - constant(bound));
   }

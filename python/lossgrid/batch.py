@@ -155,6 +155,12 @@ class Batch(Views):
         return self._own(self._pack.old_values)
 
     @View
+    def versions(self) -> torch.Tensor:
+        """[T_c] float32 whole numbers: versions of the policies that sampled the predicted tokens;
+        below 0: none."""
+        return self._own(self._pack.versions)
+
+    @View
     def rewards(self) -> torch.Tensor:
         """[B] float32."""
         if not self._data.has("rewards"):
@@ -164,7 +170,7 @@ class Batch(Views):
     @View
     def group_tokens(self) -> torch.Tensor:
         """[B] int64: valid tokens that the group of a sequence has in the global batch, for
-        ``loss_agg_mode=prompt-mean``."""
+        ``loss_agg_mode=prompt-mean``; of its pack for ``token-mean-legacy``."""
         if not self._data.has("group_tokens"):
             raise AttributeError("group_tokens")
         return self._data.copy("group_tokens")

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 # Inputs of objectives about tokens.
 TOKEN_ARRAYS = ("advantages", "prev_logprobs", "generation_logprobs",
-                "reference_policy_logprobs", "teacher_logprobs", "returns", "old_values")
+                "reference_policy_logprobs", "teacher_logprobs", "returns", "old_values",
+                "versions")
 
 
 class _WholePack(Views):
@@ -66,6 +67,11 @@ class _WholePack(Views):
     def old_values(self) -> torch.Tensor:
         """[T_pad] float32."""
         return self._array("old_values")
+
+    @View
+    def versions(self) -> torch.Tensor:
+        """[T_pad] float32 whole numbers."""
+        return self._array("versions")
 
 
 class PackRows(_WholePack):

@@ -66,7 +66,7 @@ TEST(Framework, APartThatTheUserStatesDecides) {
 TEST(Framework, BadTextIsOneLine) {
   const ScratchFolder scratch;
   for (const char* bad : {"framework=skyrll", "framework.loss=dp*tp", "framework.gather=dp",
-                          "framework.dp_reduction=max"}) {
+                          "framework.dp_reduction=max", "framework.counts=all"}) {
     const ProcessResult result = run_lossgrid(scratch, kFrameworkRun + std::string(bad) + "'");
     EXPECT_EQ(result.exit_code, 65) << bad;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
@@ -82,6 +82,8 @@ TEST(Framework, ListsEveryPresetWithItsNet) {
                                       "cp/n_mb +gather cp +dp sum "));
   EXPECT_THAT(list.out, ContainsRegex("areal_schedule_without_cp +net 1/cp "));
   EXPECT_THAT(list.out, ContainsRegex("skyrl_metrics_over_cp +net 1 .* metrics cp "));
+  EXPECT_THAT(list.out,
+              ContainsRegex("megatron_3_tuple +net 1/\\(dp\\*cp\\*n_mb\\) .* counts rank "));
   const ProcessResult keys = run_lossgrid(scratch, "list keys");
   EXPECT_THAT(keys.out, ContainsRegex("framework.dp_reduction +preset +of gradients over DP x CP"));
 }

@@ -47,6 +47,31 @@ TEST(ReplayGrids, RunOneAfterTheOtherInOneCall) {
   }
 }
 
+TEST(ReplayGrids, CompareExpectedValuesOfOnePackWithOnePackAlone) {
+  const ScratchFolder scratch;
+  const std::string bundle = scratch.file("b.safetensors");
+  const std::string text =
+      "objective=clipped_pg objective.loss_agg_mode=token-mean-legacy lens=5+8+3+9 vocab=17";
+  ASSERT_EQ(
+      run_lossgrid(scratch, "export --case '" + text + "' --expected --out " + bundle).exit_code,
+      0);
+  const std::string report = scratch.file("r.json");
+  const std::string replay = "replay " + bundle + " --impl fused --report " + report;
+  const auto has_expected = [&](std::size_t trial) {
+    const nlohmann::json checks = full_report(report)["trials"][trial]["checks"];
+    return std::any_of(checks.begin(), checks.end(),
+                       [](const auto& check) { return check["name"] == "expected.loss"; });
+  };
+  const ProcessResult result = run_lossgrid(scratch, replay + " --grid tp1cp2,tp1cp1dp2");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("tp1cp1dp2 is not compared with them: the loss depends"));
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("tp1cp2 is not")));
+  EXPECT_TRUE(has_expected(0));
+  EXPECT_FALSE(has_expected(1));
+  EXPECT_EQ(run_lossgrid(scratch, replay + " --microbatches 2").exit_code, 0);
+  EXPECT_FALSE(has_expected(0));
+}
+
 TEST(ReplayGrids, AxesNameTheSameGrid) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");

@@ -42,7 +42,7 @@ TEST(AllOptions, OfClippedPgKeepWhatIsGivenAndNameWhatIsUnset) {
                          {"kl_input_clamp_value", "null"},
                          {"reference_policy_kl_type", "\"k1\""}}})
           .options;
-  EXPECT_EQ(options.size(), 55u);
+  EXPECT_EQ(options.size(), 57u);
   EXPECT_EQ(options.at("ratio_clip_c"), "3.0");
   EXPECT_EQ(options.at("kl_input_clamp_value"), "null");
   EXPECT_EQ(options.at("kl_output_clamp_value"), "10.0");

@@ -218,6 +218,7 @@ TEST(ClippedPg, AggregationsByHand) {
   expect_weights(norm, 1.0 / 16, 1.0 / 16);
   const Options masked_too{{"count_masked_sequences", "true"}};
   expect_weights(aggregated("\"seq-mean-token-mean\"", masked_too), 1.0 / 4, 0.5 / 4);
+  expect_weights(both(aggregated("\"seq-mean-token-sum\""), masked_too), 1.0 / 4, 1.0 / 4);
   expect_weights(both(norm, masked_too), 1.0 / 32, 1.0 / 32);
   // Groups of one and two targets, and one whose sequences are masked or have none.
   count_groups(data.batch, false);
@@ -227,6 +228,11 @@ TEST(ClippedPg, AggregationsByHand) {
   data.batch.group_tokens = {1, 2, 2, 2};
   data.batch.denominators.trained_groups = 2;
   expect_weights(of_two, 1.0 / 2, 0.5 / 2);
+  // The same for packs, of which there are three, one without a valid token.
+  const Options of_packs = aggregated("\"token-mean-legacy\"");
+  expect_weights(of_packs, 1.0 / 2, 0.5 / 2);
+  data.batch.denominators.all_groups = 3;
+  expect_weights(both(of_packs, masked_too), 1.0 / 3, 0.5 / 3);
   // The mode stands in the place of the flag.
   expect_weights(both(aggregated("\"token-sum\""), kSequenceMean), 1, 1);
 }
@@ -431,6 +437,77 @@ TEST(ClippedPg, WeightsThatDoNotExistByHand) {
   // Infinity is no log-probability either; the bounds drop the weights of 0 and 2.
   generation[1] = HUGE_VALF;
   expect_by_hand(both(zero, truncation("\"icepop\"")), data, -4.0 / 4, {0, 0, 0, -1});
+}
+
+TEST(ClippedPg, RejectionsReadNoWeightThatDoesNotExistByHand) {
+  // Weights of 2, none, 1 and 1: with the one that lacks the sum would not be a number.
+  ObjectiveBatch data = tiny({{{1, 0, std::log(2)}, {2, 0}, {3, 0}}, {{-4, 0}}});
+  std::vector<float>& generation =
+      data.batch.inputs[static_cast<std::size_t>(TokenInput::generation_logprobs)];
+  const Options zero = both(kNoKl, {{"nonfinite_generation_logprobs", "\"zero_weight\""},
+                                    {"use_importance_sampling_correction", "true"}});
+  const auto expect_dropped = [&](const Options& rule, bool first, double fraction) {
+    const double one = first ? 0 : 1;
+    expect_by_hand(both(rule, zero), data, one * -5.0 / 4 + 1,
+                   {one * -2.0 / 4, 0, one * -3.0 / 4, 1},
+                   {{"rollout_rs_masked_fraction", fraction}});
+  };
+  for (const float value : {-HUGE_VALF, HUGE_VALF, std::nanf("")}) {
+    generation[2] = value;
+    expect_dropped(rejection("\"seq_sum_k1\"", "1.9"), true, 3.0 / 4);
+    expect_dropped(rejection("\"seq_sum_k1\"", "2.1"), false, 0);
+    // The mean is over all three tokens: ln 2 / 3.
+    expect_dropped(rejection("\"seq_mean_k1\"", "1.25"), true, 3.0 / 4);
+    expect_dropped(rejection("\"seq_mean_k1\"", "1.27"), false, 0);
+    expect_dropped(rejection("\"seq_max_k2\"", "0.2"), true, 3.0 / 4);
+    expect_dropped(rejection("\"seq_max_k2\"", "0.3"), false, 0);
+    expect_dropped(rejection("\"token_k2\"", "0.3"), false, 0);
+    expect_dropped({{"veto_ratio_max", "1.9"}}, true, 3.0 / 4);
+    expect_dropped({{"veto_ratio_max", "2.1"}, {"veto_ratio_min", "0.5"}}, false, 0);
+  }
+}
+
+TEST(ClippedPg, ApproximatedProximalPoliciesByHand) {
+  // x - q is ln 4: ratios of 4, of 2 for a share of 1/2, of sqrt 2 for one of 3/4.
+  const double far = std::log(4);
+  ObjectiveBatch data = tiny({{{1, far}, {1, far}, {1, far}, {1, far}, {1, far}, {1, far}}});
+  std::vector<float>& versions = data.batch.inputs[static_cast<std::size_t>(TokenInput::versions)];
+  const float drawn[] = {4, 3, 1, 5, 6, -1};
+  std::copy(std::begin(drawn), std::end(drawn), versions.begin() + 1);
+  const Options wide = both(kNoKl, {{"ratio_clip_max", "9"}});
+  const double fourth = std::sqrt(2.0);
+  const auto expect_ratios = [&](const Options& options, double half, double three_fourths) {
+    const double sum = 16 + half + three_fourths;
+    expect_by_hand(both(wide, options), data, -sum / 6,
+                   {-4.0 / 6, -half / 6, -three_fourths / 6, -4.0 / 6, -4.0 / 6, -4.0 / 6});
+  };
+  expect_ratios(proximal("\"loglinear\""), 2, fourth);
+  // By probabilities p = e^-2 and p / 4: ratios of 1 / (1/2 + 1/8) and 1 / (3/4 + 1/16).
+  expect_ratios(proximal("\"linear\""), 1.6, 16.0 / 13);
+  // The weight is that of the approximated over the generating policy: all ratios are 4 once more.
+  expect_ratios(proximal("\"loglinear\"", {{"use_importance_sampling_correction", "true"}}), 4, 4);
+}
+
+TEST(ClippedPg, DppoToTheGeneratingPolicyByHand) {
+  // Probabilities of e^-2 = 0.1353; the previous policy stands where it would drop nothing.
+  const auto token = [](double advantage, double ratio) {
+    return TinyToken{advantage, 0, std::log(ratio)};
+  };
+  const ObjectiveBatch data = tiny({{token(1, 2), token(1, 0.5), token(-1, 2), token(-1, 0.5)}});
+  // p - q is 0.068 for a ratio of 2, -0.135 for one of 1/2.
+  const auto expect_kept = [&](const char* name, const char* low, const char* high, double above,
+                               double below) {
+    expect_by_hand(
+        policy_loss(name, both(kNoKl, {{"ratio_clip_min", low}, {"ratio_clip_max", high}})), data,
+        (-2 * above - 0.5 + 2 + 0.5 * below) / 4,
+        {-2 * above / 4, -0.5 / 4, 2.0 / 4, 0.5 * below / 4});
+  };
+  expect_kept("\"dppo_binary_tv\"", "0.13", "0.06", 0, 0);
+  expect_kept("\"dppo_binary_tv\"", "0.14", "0.07", 1, 1);
+  expect_kept("\"dppo_binary_tv\"", "0.14", "0.06", 0, 1);
+  // Binary KLs of 0.0233 and 0.0634.
+  expect_kept("\"dppo_binary_kl\"", "0.07", "0.02", 0, 1);
+  expect_kept("\"dppo_binary_kl\"", "0.05", "0.03", 1, 0);
 }
 
 ClippedPgOptions quarter_clip(const Options& more = {}) {

@@ -66,8 +66,9 @@ inline const std::vector<Options> kAggregations = {
     aggregated("\"seq-mean-token-sum\"", {{"count_masked_sequences", "true"}}),
     aggregated("\"seq-mean-token-sum-norm\"", {{"loss_scale_factor", "3"}}),
     aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}}),
-    aggregated("\"prompt-mean\"",
-               {{"prompt_group_size", "2"}, {"count_masked_sequences", "true"}})};
+    aggregated("\"prompt-mean\"", {{"prompt_group_size", "2"}, {"count_masked_sequences", "true"}}),
+    aggregated("\"token-mean-legacy\""),
+    aggregated("\"token-mean-legacy\"", {{"count_masked_sequences", "true"}})};
 
 inline std::string shown(const Options& options) {
   std::string text;
@@ -123,6 +124,10 @@ inline const Options kDppoTv =
     policy_loss("\"dppo_tv\"", {{"ratio_clip_min", "0.05"}, {"ratio_clip_max", "0.1"}});
 inline const Options kDppoKl =
     policy_loss("\"dppo_kl\"", {{"ratio_clip_min", "0.01"}, {"ratio_clip_max", "0.03"}});
+inline const Options kBinaryTv =
+    policy_loss("\"dppo_binary_tv\"", {{"ratio_clip_min", "0.05"}, {"ratio_clip_max", "0.1"}});
+inline const Options kBinaryKl =
+    policy_loss("\"dppo_binary_kl\"", {{"ratio_clip_min", "0.01"}, {"ratio_clip_max", "0.03"}});
 inline const Options kVespo = policy_loss("\"vespo\"");
 
 /// Policy losses beside PPO's and sapo, each with what else it may be combined with.
@@ -154,12 +159,21 @@ inline std::vector<Options> policy_losses() {
           kDppoKl,
           both(kDppoKl, kDual),
           both(kDppoKl, both(kSequenceMean, truncation("\"icepop\""))),
+          kBinaryTv,
+          both(kBinaryTv, both(opsm, kLogBounds)),
+          both(kBinaryTv, truncation("\"tis\"")),
+          kBinaryKl,
+          both(kBinaryKl, both(kSequenceMean, truncation("\"icepop\""))),
           kVespo,
           both(kVespo, gamma),
           both(kVespo, both(gamma, opsm)),
           both(kVespo, both(kLogBounds, kSequenceMean)),
           both(both(kVespo, gamma), kAggregations[5]),
           both(kVespo, rejection("\"token_k1\"", "1.2"))};
+}
+
+inline Options proximal(const char* method, Options more = {}) {
+  return both({{"prox_logp_method", method}, {"current_version", "5"}}, more);
 }
 
 /// Off-policy corrections beside truncated weights.
@@ -203,6 +217,14 @@ inline std::vector<Options> corrections() {
   for (std::size_t k = all.size(); k-- > 0;) {
     if (all[k].contains("token_level_loss")) continue;
     all.push_back(both(all[k], k % 3 == 0 ? kGspo : k % 3 == 1 ? kCispo : kSapo));
+  }
+  for (const char* method : {"\"loglinear\"", "\"linear\""}) {
+    for (const Options& more :
+         {Options(), kDual, kSapo, kCispo, kLogBounds, both(kGspo, truncation("\"tis\"")),
+          truncation("\"icepop\""), both(kReinforce, corrects), both(kGeoMean, kNoKl), kDro, kVespo,
+          kDppoKl, kBinaryTv, rejection("\"seq_mean_k1\"", "1.1", low)}) {
+      all.push_back(proximal(method, more));
+    }
   }
   // Masks of sequences exclude weights of sequences, which ratios of sequences have.
   std::erase_if(all, [](const Options& options) {
@@ -313,6 +335,12 @@ inline std::vector<Options> all_options() {
   for (const Options& loss : policy_losses()) all.push_back(loss);
   for (const Options& selection : selections()) all.push_back(selection);
   return all;
+}
+
+/// Returns `drift`, or near where far generation log-probabilities make ratios that are no float32.
+inline Drift drift_of(const Options& options, Drift drift) {
+  const ClippedPgOptions parsed = ClippedPgOptions::from(options);
+  return parsed.approximates_proximal() || parsed.is_binary_dppo() ? Drift::near : drift;
 }
 
 /// Returns a batch with a masked sequence, an empty one, one without targets and ragged masks.

@@ -226,6 +226,8 @@ TEST(ClippedPgOptions, NeedsFollowTheOptions) {
   EXPECT_FALSE(needs(of_prompts).sequence_counts);
   EXPECT_EQ(needs(of_prompts).group_size, 4);
   EXPECT_EQ(needs({}).group_size, 0);
+  EXPECT_TRUE(needs({{"loss_agg_mode", "\"token-mean-legacy\""}}).packs_are_groups);
+  EXPECT_FALSE(needs(of_prompts).packs_are_groups);
 }
 
 TEST(ClippedPgOptions, ValuesOutOfRangeAreRefused) {
@@ -361,7 +363,25 @@ TEST(ClippedPgOptions, CombinationsWithoutMeaningAreRefused) {
   const ObjectiveNeeds of_sequences =
       ClippedPgOptions::from({normalised, corrected, {"rollout_is", "\"sequence\""}}).needs();
   EXPECT_TRUE(of_sequences.input_sum && of_sequences.sequence_counts);
-  refused({lacks, corrected, {"veto_ratio_max", "2"}}, {"nonfinite_generation_logprobs", "veto"});
+  EXPECT_TRUE(ClippedPgOptions::from({lacks, corrected, {"veto_ratio_max", "2"}}).rejects());
+  const ObjectiveNeeds of_dropped =
+      ClippedPgOptions::from({{"nonfinite_generation_logprobs", "\"drop\""}}).needs();
+  EXPECT_TRUE(of_dropped.generation_may_lack && of_dropped.drops_lacking);
+  const std::pair<std::string, std::string> loglinear{"prox_logp_method", "\"loglinear\""};
+  const std::pair<std::string, std::string> version{"current_version", "5"};
+  refused({loglinear}, {"prox_logp_method", "current_version"});
+  refused({version}, {"current_version", "prox_logp_method"});
+  refused({loglinear, {"current_version", "1.5"}}, {"current_version", "whole number"});
+  refused({loglinear, {"current_version", "-1"}}, {"current_version", "whole number"});
+  refused({loglinear, version, {"force_on_policy_ratio", "true"}}, {"prox_logp_method"});
+  refused({loglinear, version, corrected, normalised}, {"rollout_is_batch_normalize"});
+  refused({loglinear, version, corrected, lacks}, {"zero_weight"});
+  refused({{"policy_loss", "\"dppo_binary_tv\""}, corrected, lacks}, {"zero_weight"});
+  refused({{"policy_loss", "\"dppo_binary_kl\""}, {"ratio_clip_c", "3"}}, {"ratio_clip_c"});
+  const ObjectiveNeeds of_versions = ClippedPgOptions::from({loglinear, version}).needs();
+  EXPECT_TRUE(of_versions.needs(TokenInput::versions));
+  EXPECT_FALSE(of_versions.needs(TokenInput::prev_logprobs));
+  EXPECT_EQ(of_versions.current_version, 5);
   EXPECT_TRUE(ClippedPgOptions::from({lacks, corrected}).needs().generation_may_lack);
   EXPECT_FALSE(ClippedPgOptions::from({corrected}).needs().generation_may_lack);
   refused({{ratio, "2"}}, {ratio, type});

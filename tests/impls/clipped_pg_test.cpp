@@ -27,7 +27,8 @@ TEST(ClippedPg, StepsMatchTheTruthForAllOptions) {
   std::uint64_t seed = 0;
   for (const Options& options : all_options()) {
     const Drift drift = ++seed % 3 == 0 ? Drift::far : Drift::near;
-    ASSERT_EQ(wrong(options, batch_of(seed, drift)), "") << shown(options) << "seed " << seed;
+    ASSERT_EQ(wrong(options, batch_of(seed, drift_of(options, drift))), "")
+        << shown(options) << "seed " << seed;
   }
   EXPECT_GT(seed, 900u);
 }
@@ -59,8 +60,8 @@ TEST(ClippedPg, Float32LiesInTheIntervalsOfTheTruth) {
   for (const Options& options : all_options()) {
     const Drift drift = ++seed % 3 == 0 ? Drift::far : Drift::near;
     const auto check = [&](double row_roundoffs) {
-      return wrong<ClippedPgFormulas, float>(options, batch_of(seed, drift), kAnyDistance,
-                                             row_roundoffs);
+      return wrong<ClippedPgFormulas, float>(options, batch_of(seed, drift_of(options, drift)),
+                                             kAnyDistance, row_roundoffs);
     };
     ASSERT_EQ(check(0), "") << shown(options) << "seed " << seed;
     ASSERT_EQ(check(8), "") << shown(options) << "seed " << seed;

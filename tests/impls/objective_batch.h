@@ -131,6 +131,9 @@ inline void draw_inputs(const RandomStream& random, std::int64_t token, Drift dr
   set(TokenInput::generation_logprobs, generation);
   set(TokenInput::reference_policy_logprobs, reference);
   set(TokenInput::teacher_logprobs, teacher);
+  // Around version 5 of the current policy: older ones, itself, a later one and none.
+  constexpr float kVersions[] = {4, 3, 1, 0, 5, 6, -1};
+  set(TokenInput::versions, kVersions[random.below(7, token, 44)]);
   set(TokenInput::advantages, token % 9 == 4 ? 0.0f : normal(11));
 }
 
@@ -197,7 +200,7 @@ inline PackedBatch with_needed(const PackedBatch& batch, const ObjectiveNeeds& n
     if (!needs.inputs[k]) needed.inputs[k].clear();
   }
   if (!needs.rewards) needed.rewards.clear();
-  if (needs.group_size == 0) needed.group_tokens.clear();
+  if (!needs.has_groups()) needed.group_tokens.clear();
   return needed;
 }
 

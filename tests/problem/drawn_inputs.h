@@ -13,8 +13,10 @@
 
 namespace lossgrid {
 
-inline constexpr ObjectiveNeeds kEverything{.inputs = {true, true, true, true, true, true, true},
-                                            .rewards = true};
+inline constexpr ObjectiveNeeds kEverything{
+    .inputs = {true, true, true, true, true, true, true, true},
+    .rewards = true,
+    .current_version = 5};
 
 inline Problem drawn(const std::string& text, const std::vector<double>& logprobs,
                      const ObjectiveNeeds& needs = kEverything) {

@@ -166,6 +166,7 @@ TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
 /// Needs with an edge of each kind: ratios of 0.8 and 1.2, weights of 2, KL at -0.5.
 ObjectiveNeeds needs_with_edges() {
   ObjectiveNeeds needs = kEverything;
+  needs.inputs[static_cast<std::size_t>(TokenInput::versions)] = false;
   needs.log_ratios.add(std::log(0.8));
   needs.log_ratios.add(std::log(1.2));
   needs.log_weights.add(std::log(2));

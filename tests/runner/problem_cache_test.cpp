@@ -21,7 +21,8 @@ TEST(ProblemCache, GivesUpLargeHiddenStatesAndWeightsForTheNextCase) {
   const CaseSpec small = parse_case("lens=4 vocab=2040 hidden=128 mask=all");
   const std::weak_ptr<const Problem> kept = cache.get(small).problem;
   const std::weak_ptr<const Problem> given_up = cache.get(large).problem;
-  const std::weak_ptr<const Truth> its_truth = truth_of(cache.get(large), 0, {});
+  const std::weak_ptr<const Truth> its_truth =
+      truth_of(cache.get(large), *cache.get(large).problem, 0, {});
   EXPECT_FALSE(its_truth.expired());
   cache.get(small);  // is there already
   EXPECT_FALSE(given_up.expired());
@@ -33,13 +34,14 @@ TEST(ProblemCache, GivesUpLargeHiddenStatesAndWeightsForTheNextCase) {
 
 TEST(ProblemCache, SharesTheTruthBetweenTrialsThatAskForTheSame) {
   const PreparedProblem prepared = prepare(make_problem(parse_case("lens=8 vocab=16 hidden=4")));
-  const std::shared_ptr<const Truth> truth = truth_of(prepared, 3, {});
-  EXPECT_EQ(truth_of(prepared, 3, {}), truth);
+  const std::shared_ptr<const Truth> truth = truth_of(prepared, *prepared.problem, 3, {});
+  EXPECT_EQ(truth_of(prepared, *prepared.problem, 3, {}), truth);
   // Longer add chains allow more.
-  const std::shared_ptr<const Truth> longer = truth_of(prepared, 1000, {});
+  const std::shared_ptr<const Truth> longer = truth_of(prepared, *prepared.problem, 1000, {});
   EXPECT_NE(longer, truth);
   EXPECT_GT(longer->objective.loss.radius(), truth->objective.loss.radius());
-  EXPECT_EQ(truth_of(prepared, 3, {})->objective.loss.radius(), truth->objective.loss.radius());
+  EXPECT_EQ(truth_of(prepared, *prepared.problem, 3, {})->objective.loss.radius(),
+            truth->objective.loss.radius());
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ class ProcessThreads : public testing::Test {
     std::shared_ptr<const Truth> truth;
     Problem made = problem();
     const std::size_t of_rows = readers_of([&] { prepared = prepare(std::move(made)); });
-    const std::size_t of_truth = readers_of([&] { truth = truth_of(prepared, 3, {}); });
+    const std::size_t of_truth =
+        readers_of([&] { truth = truth_of(prepared, *prepared.problem, 3, {}); });
     Truth sampled = *truth;
     sampled.linear = std::make_shared<const LinearTruth>(make_linear_truth(
         *prepared.problem, prepared.rows, truth->objective, 3, 1, {std::int64_t{1} << 40, 5 * 4}));

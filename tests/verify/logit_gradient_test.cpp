@@ -144,7 +144,7 @@ TEST(LogitGradient, OfTheLogprobAloneIsTheSameToTheLastBit) {
   std::vector<double> want(z.size());
   truth_gradient(row, -0.3, p, 0, want);
   std::vector<double> got(z.size());
-  const LogitGradient gradient(row, {-0.3, 0.0, 0.0, 0.0});
+  const LogitGradient gradient(row, {.logprob = -0.3});
   EXPECT_TRUE(gradient.logprob_alone());
   gradient.write(z, p, 0, got);
   EXPECT_EQ(got, want);

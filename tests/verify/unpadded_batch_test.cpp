@@ -32,7 +32,8 @@ TEST(UnpaddedBatch, CountsItsOwnDenominators) {
   problem.spec.global_valid_seqs = 0;
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 3, 1, 2, 4}));
   // Groups are counted, whatever counts the problem holds.
-  problem.group_size = 3;
+  problem.groups = {0, 0, 0, 1};
+  problem.group_count = 2;
   problem.group_tokens = {7, 7, 7, 7};
   EXPECT_EQ(unpadded_batch(problem).group_tokens, (std::vector<std::int64_t>{2, 2, 2, 1}));
   EXPECT_EQ(unpadded_batch(problem).denominators, (Denominators{3, 3, 1, 2, 4, 2, 2}));

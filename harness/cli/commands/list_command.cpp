@@ -115,10 +115,12 @@ void list_frameworks() {
     const Framework& framework = preset.framework;
     print_entry(
         fmt::format("{:<41}", preset.name),
-        fmt::format("net {:<5} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} {}",
+        fmt::format("net {:<12} loss {:<10} schedule {:<7} gather {:<3} dp {:<5} metrics {:<3} "
+                    "counts {:<6} {}",
                     format_scale(framework.net()), format_scale(framework.loss),
                     format_scale(framework.schedule), format_scale(framework.gather),
-                    name(framework.dp_reduction), format_scale(framework.metrics), preset.summary));
+                    name(framework.dp_reduction), format_scale(framework.metrics),
+                    name(framework.counts), preset.summary));
   }
 }
 

@@ -67,6 +67,11 @@ std::vector<Grid> requested_grids(const ReplayFlags& flags) {
   return grids;
 }
 
+/// True if the bundle's expected values are about what the grid computes: they are of one pack.
+bool has_expected_packs(const Objective& objective, std::int64_t microbatches, const Grid& grid) {
+  return !objective.needs().packs_are_groups || (grid.dp == 1 && microbatches == 1);
+}
+
 /// One trial of the replay.
 struct ReplayTrial {
   std::string implementation;
@@ -108,6 +113,14 @@ ExitCode run(const ReplayFlags& flags) {
     print_message(fmt::format("{}: {} logits are NaN or infinite, in rows that nothing trains on",
                               flags.bundle, bundle.nan_or_inf_logits));
   }
+  for (const Grid& grid : grids) {
+    if (!expected || has_expected_packs(*prepared.objective, flags.microbatches, grid)) continue;
+    if (!ranks.reports()) continue;
+    print_message(
+        fmt::format("{}: expected values are of one pack, and {} is not compared with "
+                    "them: the loss depends on the packs",
+                    flags.bundle, format_grid(grid)));
+  }
   const std::shared_ptr<RunRecording> recording = open_recording(flags.recording, ranks);
   for (const auto& [name, grid] : trials) require_trial(prepared, name, grid);
   std::vector<TrialRecord> planned;
@@ -144,8 +157,10 @@ ExitCode run(const ReplayFlags& flags) {
   for (const auto& [name, grid] : trials) {
     TrialSetup setup = make_trial(prepared, name, grid, backend);
     if (fault && (fault->trial == 0 || fault->trial == number + 1)) setup.fault = fault;
-    setup.expected = expected;
-    setup.keep_outputs = !flags.out.empty() || expected != nullptr;
+    if (has_expected_packs(*prepared.objective, flags.microbatches, grid)) {
+      setup.expected = expected;
+    }
+    setup.keep_outputs = !flags.out.empty() || setup.expected != nullptr;
     const std::string id = describe_trial(*setup.problem, name, grid, backend).id;
     setup.recording =
         record_trial(recording, "trial", ++number, format_grid(grid) + "_" + name, id, name);

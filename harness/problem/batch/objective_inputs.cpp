@@ -5,8 +5,11 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/case_data.h"
 #include "harness/problem/batch/draw.h"
+#include "harness/problem/batch/groups.h"
 #include "harness/problem/batch/poison.h"
+#include "harness/problem/batch/policy_versions.h"
 #include "harness/problem/batch/value_inputs.h"
 
 namespace lossgrid {
@@ -93,14 +96,23 @@ double at_edge(const Draw& draw, const Edges& edges, double from, bool above) {
   }
 }
 
-/// Draws them at the edges of the objective. `index`: of the token, or of what has one edge.
+/// Returns the edges `times` as far away.
+Edges farther(Edges edges, double times) {
+  for (double& distance : edges.at) distance *= times;
+  return edges;
+}
+
+/// Draws them at the edges of the objective. `index`: of the token, or of what has one edge;
+/// `steps`: steps_behind of the token.
 Policies policies_at_edges(const CaseSpec& spec, const ObjectiveNeeds& needs, std::int64_t index,
-                           double x) {
+                           double x, double steps) {
   const auto draw = [&](Stream stream) { return Draw(spec.seed, stream, index); };
   Policies policies;
   policies.prev = at_edge(draw(Stream::prev_logprobs), needs.log_ratios, x, false);
   const double from = needs.needs(TokenInput::prev_logprobs) ? policies.prev : x;
-  policies.generation = at_edge(draw(Stream::generation_logprobs), needs.log_weights, from, false);
+  const Edges& of_generation =
+      needs.needs(TokenInput::versions) ? farther(needs.log_ratios, steps) : needs.log_weights;
+  policies.generation = at_edge(draw(Stream::generation_logprobs), of_generation, from, false);
   policies.reference =
       at_edge(draw(Stream::reference_policy_logprobs), needs.reference_offsets, x, true);
   policies.teacher = at_edge(draw(Stream::teacher_logprobs), needs.teacher_offsets, x,
@@ -184,26 +196,35 @@ void count_sequences(Problem& problem, const ObjectiveNeeds& needs) {
   if (stated != 0) counts.trained_sequences = counts.all_sequences = stated;
 }
 
-/// Counts the valid tokens of every group of neighbours, and the groups.
-void count_groups(Problem& problem, const ObjectiveNeeds& needs) {
-  Denominators& counts = problem.denominators;
-  counts.trained_groups = counts.all_groups = 0;
-  problem.group_size = needs.group_size;
-  problem.group_tokens.clear();
-  if (needs.group_size == 0) return;
+/// Makes the groups that the needs name; the whole batch is one pack.
+void make_groups(Problem& problem, const ObjectiveNeeds& needs) {
   const std::int64_t sequences = problem.sequences();
-  for (std::int64_t first = 0; first < sequences; first += needs.group_size) {
-    const std::int64_t end = std::min(first + needs.group_size, sequences);
-    std::int64_t tokens = 0;
-    for (std::int64_t i = first; i < end; ++i) {
-      for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
-        tokens += is_trained(problem, i, t);
-      }
-    }
-    problem.group_tokens.resize(static_cast<std::size_t>(end), tokens);
-    counts.all_groups += 1;
-    counts.trained_groups += tokens > 0 ? 1 : 0;
+  if (needs.packs_are_groups) {
+    set_groups(problem, std::vector<std::int64_t>(static_cast<std::size_t>(sequences), 0), 1);
+  } else {
+    set_neighbour_groups(problem, needs.group_size);
   }
+}
+
+/// Masks the targets whose generation log-probability is not finite; their inputs stay.
+void drop_lacking(Problem& problem) {
+  const std::vector<float>& generation =
+      problem.inputs[static_cast<std::size_t>(TokenInput::generation_logprobs)];
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      if (is_trained(problem, i, t) && !std::isfinite(generation[t])) problem.token_mask[t] = 0;
+    }
+  }
+  problem.denominators =
+      case_denominators(problem.spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
+}
+
+/// Counts the denominators that the needs name, and leaves out what they drop.
+void count_for(Problem& problem, const ObjectiveNeeds& needs) {
+  if (needs.drops_lacking) drop_lacking(problem);
+  problem.denominators.positive_tokens = count_positive_tokens(problem);
+  count_sequences(problem, needs);
+  make_groups(problem, needs);
 }
 
 void require_present(const Problem& problem, std::string_view tensor, std::size_t elements,
@@ -222,6 +243,18 @@ void require_finite_tokens(const Problem& problem, TokenInput input) {
           "{}: tensor {}: {} at sequence {}, token {}, must be finite where it is "
           "trained on",
           describe(problem.source), name(input), values[t], i, t - problem.cu_seqlens[i]);
+    }
+  }
+}
+
+void require_versions(const Problem& problem) {
+  constexpr double kLargest = 1 << 24;
+  const std::vector<float>& values = problem.inputs[static_cast<std::size_t>(TokenInput::versions)];
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      if (!is_trained(problem, i, t) || std::abs(values[t]) <= kLargest) continue;
+      throw_bad_input("{}: tensor versions: {} at sequence {}, token {}, must be at most 2^24",
+                      describe(problem.source), values[t], i, t - problem.cu_seqlens[i]);
     }
   }
 }
@@ -268,10 +301,14 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
         const auto drawn = static_cast<float>(value);
         problem.inputs[k][t] = trained ? drawn : poison_or(spec.poison, drawn);
       };
+      const double version = needs.needs(TokenInput::versions)
+                                 ? drawn_version(spec.seed, needs.current_version, t)
+                                 : 0;
       const Policies policies =
           spec.drift == Drift::edge
               ? policies_at_edges(spec, needs,
-                                  needs.edges_by_unit ? i / needs.sequences_per_unit : t, x)
+                                  needs.edges_by_unit ? i / needs.sequences_per_unit : t, x,
+                                  steps_behind(version, needs.current_version))
               : drawn_policies(spec, t, x, drift);
       store(TokenInput::advantages, drawn_advantage(Draw(spec.seed, Stream::advantages, t)));
       store(TokenInput::prev_logprobs, policies.prev);
@@ -280,6 +317,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
                                                  : policies.generation);
       store(TokenInput::reference_policy_logprobs, policies.reference);
       store(TokenInput::teacher_logprobs, policies.teacher);
+      store(TokenInput::versions, version);
       if (!needs.needs(TokenInput::returns) && !needs.needs(TokenInput::old_values)) continue;
       const DrawnValues values = drawn_values(spec, needs, t, x);
       store(TokenInput::returns, values.returns);
@@ -290,9 +328,7 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
       problem.rewards[i] = problem.sample_mask[i] != 0 ? drawn : poison_or(spec.poison, drawn);
     }
   }
-  problem.denominators.positive_tokens = count_positive_tokens(problem);
-  count_sequences(problem, needs);
-  count_groups(problem, needs);
+  count_for(problem, needs);
 }
 
 Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec) {
@@ -312,15 +348,14 @@ void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs) {
       problem.inputs[k].clear();
     }
   }
+  if (needs.needs(TokenInput::versions)) require_versions(problem);
   if (needs.rewards) {
     require_present(problem, "rewards", problem.rewards.size(), problem.sequences());
     require_finite_rewards(problem);
   } else {
     problem.rewards.clear();
   }
-  problem.denominators.positive_tokens = count_positive_tokens(problem);
-  count_sequences(problem, needs);
-  count_groups(problem, needs);
+  count_for(problem, needs);
 }
 
 }  // namespace lossgrid

@@ -27,11 +27,14 @@ struct Edges {
 struct ObjectiveNeeds {
   std::array<bool, kTokenInputs> inputs{};  // by TokenInput
   bool rewards = false;
-  bool sequence_counts = false;  // denominators.trained_sequences and all_sequences
-  std::int64_t group_size = 0;   // neighbours whose valid tokens are counted together; 0: none are
+  bool sequence_counts = false;   // denominators.trained_sequences and all_sequences
+  std::int64_t group_size = 0;    // neighbours whose valid tokens are counted together; 0: none are
+  bool packs_are_groups = false;  // those of a pack are: the loss depends on the partition
   std::int64_t sequences_per_unit = 1;  // neighbouring sequences that must stay in one pack
   bool input_sum = false;               // PackedBatch::input_sum
   bool generation_may_lack = false;     // some generation_logprobs are not finite
+  bool drops_lacking = false;           // such tokens are masked, and no count has them
+  std::int64_t current_version = 0;     // of the policy that is trained, for versions
   bool whole_batch = false;             // true: all sequences must
   bool selects = false;                 // Objective::select
   bool draws = false;                   // it selects by lot
@@ -51,6 +54,7 @@ struct ObjectiveNeeds {
   bool edges_by_unit = false;    // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
+  bool has_groups() const { return group_size > 0 || packs_are_groups; }
   /// Returns the neighbours that must stay in one pack of a batch of this many sequences.
   std::int64_t unit_of(std::int64_t sequences) const {
     return whole_batch ? std::max(sequences, sequences_per_unit) : sequences_per_unit;
@@ -78,7 +82,8 @@ Divergence divergence_of(const ObjectiveNeeds& needs, const CaseSpec& spec);
 ///   or 2^-10 further, to either side: close enough that an edge in bf16 is another one, and
 ///   further than any rounding.
 /// Where the objective takes generation_logprobs that are not finite, every eighth token has one:
-/// -inf, inf or NaN.
+/// -inf, inf or NaN. Versions are those of policy_versions.h; then edges of log ratios are those to
+/// the policy between the current and the generating one.
 /// Advantages are N(0, 1), every tenth 0; rewards N(0, 1), for edge every third 0. No drawn
 /// log-probability is positive.
 /// Slots that are not trained on are poisoned with spec.poison. Throws bad_input where inputs
@@ -88,7 +93,8 @@ void draw_objective_inputs(Problem& problem, const ObjectiveNeeds& needs,
 
 /// Checks the inputs of a problem read from a file: throws bad_input when an input that is needed
 /// is missing, or is NaN or infinite where a token is trained on, unless the objective takes that
-/// (for rewards: where a sequence counts). Drops inputs that are not needed and counts the
+/// (for rewards: where a sequence counts), or a version is no whole number of at most 2^24 in size
+/// there. Drops inputs that are not needed and counts the
 /// denominators that the needs name.
 void require_objective_inputs(Problem& problem, const ObjectiveNeeds& needs);
 

@@ -38,8 +38,10 @@ std::string_view name(TokenInput input) {
       return "teacher_logprobs";
     case TokenInput::returns:
       return "returns";
-    default:
+    case TokenInput::old_values:
       return "old_values";
+    default:
+      return "versions";
   }
 }
 

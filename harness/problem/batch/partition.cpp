@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/groups.h"
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/random_streams.h"
 
@@ -93,6 +94,23 @@ std::vector<std::vector<MicrobatchPlan>> partition(const Problem& problem, int d
   return plans;
 }
 
+std::shared_ptr<const Problem> grouped_by_pack(
+    const Problem& problem, const std::vector<std::vector<MicrobatchPlan>>& plans) {
+  std::vector<std::int64_t> groups(static_cast<std::size_t>(problem.sequences()), 0);
+  std::int64_t packs = 0;
+  for (const std::vector<MicrobatchPlan>& of_rank : plans) {
+    for (const MicrobatchPlan& plan : of_rank) {
+      if (!plan.dummy) {
+        for (const std::int64_t i : plan.sequences) groups[i] = packs;
+      }
+      ++packs;
+    }
+  }
+  auto grouped = std::make_shared<Problem>(problem);
+  set_groups(*grouped, std::move(groups), packs);
+  return grouped;
+}
+
 Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_count, int dp) {
   Problem part;
   part.spec = problem.spec;
@@ -106,7 +124,8 @@ Problem take_part(const Problem& problem, const MicrobatchPlan& plan, int of_cou
   part.lengths = picked(problem.lengths, plan.sequences);
   part.sample_mask = picked(problem.sample_mask, plan.sequences);
   part.rewards = picked(problem.rewards, plan.sequences);
-  part.group_size = problem.group_size;
+  part.groups = picked(problem.groups, plan.sequences);
+  part.group_count = problem.group_count;
   part.group_tokens = picked(problem.group_tokens, plan.sequences);
   part.temperatures = picked(problem.temperatures, plan.sequences);
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "harness/problem/batch/problem.h"
@@ -26,6 +27,11 @@ struct MicrobatchPlan {
 /// one microbatch is the whole batch in order.
 std::vector<std::vector<MicrobatchPlan>> partition(const Problem& problem, int dp,
                                                    std::int64_t sequences_per_unit);
+
+/// Returns the problem with every pack of the plans as a group, also one without sequences, for a
+/// loss that depends on the partition.
+std::shared_ptr<const Problem> grouped_by_pack(
+    const Problem& problem, const std::vector<std::vector<MicrobatchPlan>>& plans);
 
 /// Returns the sequences of `plan` as a problem, with the denominators of the whole and, for a
 /// dummy, all sample masks 0. Its `microbatch` holds `of_count` packs, `dp` and the plan's slots.

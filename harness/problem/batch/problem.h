@@ -54,9 +54,10 @@ struct Problem {
   Denominators denominators;
   TokenInputs inputs;          // [T] about each token, or empty; see objective_inputs.h
   std::vector<float> rewards;  // [S], or empty
-  // Neighbouring sequences of the whole batch that are a group, as the answers to one prompt; the
-  // last group may have fewer. 0: there are no groups.
-  std::int64_t group_size = 0;
+  // [S] group of a sequence, as of the answers to one prompt, and the number of groups in the whole
+  // batch; empty and 0: there are none. Set by set_groups.
+  std::vector<std::int64_t> groups;
+  std::int64_t group_count = 0;
   std::vector<std::int64_t> group_tokens;  // [S] valid tokens of the group of a sequence, or empty
   std::vector<float> temperatures;         // [S], or empty: temperatures by sequence
   // The logits that the softmax is of, transformed.
@@ -109,8 +110,6 @@ struct Problem {
   std::int64_t whole_sequence(std::int64_t i) const {
     return origin_sequence.empty() ? i : origin_sequence[i];
   }
-  /// Returns the group of sequence i, among those of the whole batch.
-  std::int64_t group_of(std::int64_t i) const { return whole_sequence(i) / group_size; }
   std::int64_t whole_row(std::int64_t t) const { return origin_row.empty() ? t : origin_row[t]; }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   /// Returns the sequence that token t belongs to.

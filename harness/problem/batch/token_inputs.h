@@ -15,7 +15,7 @@ struct Denominators {
   // Counted for objectives that need them (ObjectiveNeeds::sequence_counts), else 0:
   std::int64_t trained_sequences = 0;  // sequences with a valid token
   std::int64_t all_sequences = 0;      // all of them, those that count for nothing too
-  // Counted where ObjectiveNeeds::group_size is not 0, else 0:
+  // Counted where ObjectiveNeeds::has_groups, else 0:
   std::int64_t trained_groups = 0;  // groups of sequences with a valid token
   std::int64_t all_groups = 0;      // all of them
   friend bool operator==(const Denominators&, const Denominators&) = default;
@@ -30,8 +30,14 @@ enum class TokenInput {
   teacher_logprobs,           // policy that is distilled
   returns,                    // of the state before the token, which a value head learns
   old_values,                 // of that state, by the value head before the step
+  versions,                   // number of the policy that sampled, a whole one; below 0: none
 };
-inline constexpr int kTokenInputs = 7;
+inline constexpr int kTokenInputs = 8;
+
+/// True if a bundle holds the input as I32.
+constexpr bool is_whole_number(TokenInput input) {
+  return input == TokenInput::versions;
+}
 
 /// Returns the name in bundles and messages: "advantages", ...
 std::string_view name(TokenInput input);

@@ -31,6 +31,7 @@ const std::vector<std::string>& known_tensors() {
                                               "teacher_logprobs",
                                               "returns",
                                               "old_values",
+                                              "versions",
                                               "rewards",
                                               "temperatures",
                                               "teacher_logits",

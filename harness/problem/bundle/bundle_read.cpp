@@ -252,7 +252,10 @@ void read_denominators(const SafetensorsFile& file, Problem& problem) {
 void read_inputs(const BundleTensors& tensors, Problem& problem) {
   for (int k = 0; k < kTokenInputs; ++k) {
     const std::string_view tensor = name(static_cast<TokenInput>(k));
-    if (tensors.has(tensor)) problem.inputs[k] = tensors.floats(tensor, {problem.tokens()}, "[T]");
+    if (!tensors.has(tensor)) continue;
+    problem.inputs[k] = is_whole_number(static_cast<TokenInput>(k))
+                            ? tensors.whole_numbers(tensor, problem.tokens(), "[T]")
+                            : tensors.floats(tensor, {problem.tokens()}, "[T]");
   }
   if (tensors.has("rewards")) {
     problem.rewards = tensors.floats("rewards", {problem.sequences()}, "[S]");

@@ -87,6 +87,16 @@ std::vector<std::int64_t> BundleTensors::integers(std::string_view name,
   return out;
 }
 
+std::vector<float> BundleTensors::whole_numbers(std::string_view name, std::int64_t size,
+                                                std::string_view meaning) const {
+  require(name, {"I32", "I64"}, {size}, meaning);
+  const std::vector<std::int64_t> numbers = integers(name, {"I32", "I64"}, 1);
+  std::vector<float> out;
+  out.reserve(numbers.size());
+  for (const std::int64_t number : numbers) out.push_back(static_cast<float>(number));
+  return out;
+}
+
 std::vector<std::uint8_t> BundleTensors::bits(std::string_view name, std::int64_t size,
                                               std::string_view meaning) const {
   const TensorView view = require(name, {"F32"}, {size}, meaning);

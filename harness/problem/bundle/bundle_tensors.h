@@ -38,6 +38,9 @@ class BundleTensors {
   /// Reads I32 or I64, one of `dtypes`.
   std::vector<std::int64_t> integers(std::string_view name, const std::vector<std::string>& dtypes,
                                      std::size_t dimensions) const;
+  /// Reads I32 or I64 [size] as float32, which rounds numbers beyond 2^24.
+  std::vector<float> whole_numbers(std::string_view name, std::int64_t size,
+                                   std::string_view meaning) const;
   /// Reads F32 zeros and ones.
   std::vector<std::uint8_t> bits(std::string_view name, std::int64_t size,
                                  std::string_view meaning) const;

@@ -198,8 +198,11 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     for (std::size_t t = 0; t < values.size(); ++t) {
       values[t] = without_poison(values[t], t >= ahead && valid[t - ahead] != 0);
     }
-    tensors.push_back(tensor_of<float>(std::string(name(static_cast<TokenInput>(k))),
-                                       {problem.tokens()}, values));
+    const auto input = static_cast<TokenInput>(k);
+    const std::string tensor(name(input));
+    tensors.push_back(is_whole_number(input)
+                          ? tensor_of<std::int32_t>(tensor, {problem.tokens()}, values)
+                          : tensor_of<float>(tensor, {problem.tokens()}, values));
   }
   std::vector<float> rewards = problem.rewards;
   if (rewards.empty()) return;

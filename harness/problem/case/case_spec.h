@@ -92,6 +92,7 @@ struct FrameworkSpec {
   std::string gather{kOfPreset};
   std::string dp_reduction{kOfPreset};
   std::string metrics{kOfPreset};
+  std::string counts{kOfPreset};
   friend bool operator==(const FrameworkSpec&, const FrameworkSpec&) = default;
 };
 

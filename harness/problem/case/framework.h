@@ -20,6 +20,22 @@ namespace lossgrid {
 /// Reduction of gradients over all DP x CP ranks.
 enum class DpReduction { sum, mean };
 
+/// Valid tokens that the terms of one rank's rows of a microbatch are divided by; where there are
+/// none of them, 1.
+enum class LossCounts {
+  global,  // of the global batch
+  pack,    // of the microbatch, over its CP ranks: means of microbatches
+  rank,    // of the rank's rows of the microbatch: means of ranks
+};
+
+/// Valid tokens of one rank's rows of a microbatch, of all CP ranks' rows of it, of the global
+/// batch.
+struct TokenCounts {
+  std::int64_t rank = 0;
+  std::int64_t pack = 0;
+  std::int64_t global = 0;
+};
+
 /// Convention of one framework; the default is a right one, without any factor.
 struct Framework {
   ScaleFactor loss;      // factor of the loss before backward
@@ -32,12 +48,21 @@ struct Framework {
   // Factor of metrics that add up over tokens (sums and counts): cp where they are summed over
   // DP x CP although the log-probabilities behind them were gathered over CP.
   ScaleFactor metrics;
+  LossCounts counts = LossCounts::global;
 
+  /// Returns the count by which terms are divided, at least 1.
+  std::int64_t divisor(const TokenCounts& tokens) const;
+  /// Returns alpha: the gradient is the sum over microbatches and ranks of alpha times the gradient
+  /// of the sum of the terms. A right convention has 1 / the global count in each of them.
+  double gradient_weight(const ScaleSizes& sizes, const TokenCounts& tokens) const;
+  /// True if alpha is that of a right convention, or there are no terms.
+  bool is_right(const ScaleSizes& sizes, const TokenCounts& tokens) const;
   /// Returns the factor of the reduction: 1, or 1/(dp*cp) for the mean.
   ScaleFactor reduction() const;
   /// Returns the factors in the order in which they apply: loss, schedule, gather, reduction.
   std::array<ScaleFactor, 4> gradient_factors() const;
-  /// Returns the factor of the gradient, their product. A right convention has 1.
+  /// Returns the factor of the gradient, their product. A right convention with global counts
+  /// has 1.
   ScaleFactor net() const;
   friend bool operator==(const Framework&, const Framework&) = default;
 };
@@ -59,5 +84,6 @@ std::optional<Framework> stated_framework(const FrameworkSpec& spec);
 std::string describe_scale(const Framework& framework, const ScaleSizes& sizes);
 
 std::string_view name(DpReduction reduction);
+std::string_view name(LossCounts counts);
 
 }  // namespace lossgrid

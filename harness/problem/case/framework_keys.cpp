@@ -32,6 +32,13 @@ std::string checked_reduction(std::string_view text) {
   throw_bad_input("framework.dp_reduction = '{}' is neither sum nor mean", text);
 }
 
+std::string checked_counts(std::string_view text) {
+  for (const LossCounts counts : {LossCounts::global, LossCounts::pack, LossCounts::rank}) {
+    if (text == name(counts)) return std::string(text);
+  }
+  throw_bad_input("framework.counts = '{}' is neither global, pack nor rank", text);
+}
+
 /// Returns a key; `shortest` checks a value and returns the form in which it is kept.
 CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
                std::function<std::string(std::string_view)> shortest, std::string help) {
@@ -78,6 +85,8 @@ std::vector<CaseKey> framework_keys() {
                "of gradients over DP x CP: sum, mean"),
       factor_key("framework.metrics", &FrameworkSpec::metrics,
                  "multiplier of metrics that add up: cp where gathered ones are summed over CP"),
+      part_key("framework.counts", &FrameworkSpec::counts, checked_counts,
+               "valid tokens that divide the terms: of the global batch, the pack, the CP rank"),
   };
 }
 

@@ -65,7 +65,7 @@ PackLayout::PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& pa
   const ObjectiveNeeds needs = objective_->needs();
   for (int k = 0; k < kTokenInputs; ++k) batch_.inputs[k].resize(needs.inputs[k] ? 1 : 0);
   if (needs.rewards) batch_.rewards.resize(static_cast<std::size_t>(sequences));
-  if (needs.group_size > 0) batch_.group_tokens.resize(static_cast<std::size_t>(sequences));
+  if (needs.has_groups()) batch_.group_tokens.resize(static_cast<std::size_t>(sequences));
   objective_->require(batch_);
   require_countable();
 }

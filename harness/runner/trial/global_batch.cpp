@@ -12,14 +12,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Counts that every batch may have; behind them stand the tokens of groups.
 constexpr std::size_t kCounts = 5;
 
-std::size_t groups_of(const Problem& whole) {
-  if (whole.group_size == 0) return 0;
-  return static_cast<std::size_t>((whole.sequences() + whole.group_size - 1) / whole.group_size);
-}
-
 /// Returns how many of the counts the ranks add up: those that the objective needs.
 std::size_t count_of(const Problem& whole) {
-  if (whole.group_size > 0) return kCounts + groups_of(whole);
+  if (whole.group_count > 0) return kCounts + static_cast<std::size_t>(whole.group_count);
   if (whole.denominators.all_sequences > 0) return kCounts;
   return whole.rewards.empty() ? 2 : 3;
 }
@@ -38,8 +33,8 @@ void add_counts(const Problem& problem, std::vector<std::int64_t>& counts) {
     if (!problem.rewards.empty() && problem.rewards[i] > 0) counts[2] += tokens;
     counts[3] += tokens > 0 ? 1 : 0;
     counts[4] += problem.microbatch.dummy ? 0 : 1;
-    if (problem.group_size == 0) continue;
-    counts[kCounts + static_cast<std::size_t>(problem.group_of(i))] += tokens;
+    if (problem.group_count == 0) continue;
+    counts[kCounts + static_cast<std::size_t>(problem.groups[i])] += tokens;
   }
 }
 
@@ -84,13 +79,13 @@ void GlobalCounts::give_to(const Problem& part, PackedBatch& batch) const {
   batch.input_sum = input_sum;
   if (tokens_of_groups.empty()) return;
   for (std::int64_t i = 0; i < part.sequences(); ++i) {
-    batch.group_tokens[i] = tokens_of_groups[static_cast<std::size_t>(part.group_of(i))];
+    batch.group_tokens[i] = tokens_of_groups[static_cast<std::size_t>(part.groups[i])];
   }
 }
 
 GlobalCounts count_global_batch(std::span<const TrialPart> parts, const Problem& whole,
                                 Communicator& dp) {
-  std::vector<std::int64_t> counts(kCounts + groups_of(whole), 0);
+  std::vector<std::int64_t> counts(kCounts + static_cast<std::size_t>(whole.group_count), 0);
   for (const TrialPart& part : parts) add_counts(*part.problem, counts);
   if (dp.size() > 1) {
     dp.all_reduce(std::span<std::int64_t>(counts).first(count_of(whole)), ReduceOp::sum);

@@ -232,14 +232,20 @@ TrialSetup make_trial(const PreparedProblem& prepared, const std::string& implem
   if (not_applicable(*setup.implementation, *setup.problem, grid)) return setup;
   if (no_device(backend)) return setup;
   setup.problem = padded_for(prepared.problem, setup.implementation->describe().padding);
+  const ObjectiveNeeds needs = prepared.objective->needs();
+  const std::vector<MicrobatchPacks> plans =
+      plan_microbatches(*setup.problem, grid, needs.unit_of(prepared.problem->sequences()));
+  if (needs.packs_are_groups) {
+    std::vector<std::vector<MicrobatchPlan>> packs;
+    for (const MicrobatchPacks& plan : plans) packs.push_back(plan.packs);
+    setup.problem = grouped_by_pack(*setup.problem, packs);
+  }
   const ImplementationTraits traits = setup.implementation->describe();
-  setup.truth = truth_of(prepared, serial_adds(setup),
+  setup.truth = truth_of(prepared, *setup.problem, serial_adds(setup),
                          {.logits = traits.rounds_logits,
                           .log_sum_exp = traits.rounds_log_sum_exp,
                           .temperature = traits.rounds_temperature,
                           .quotient = traits.rounds_quotient});
-  const std::vector<MicrobatchPacks> plans = plan_microbatches(
-      *setup.problem, grid, setup.objective->needs().unit_of(setup.problem->sequences()));
   for (const MicrobatchPacks& plan : plans) {
     TrialMicrobatch& microbatch = setup.microbatches.emplace_back();
     microbatch.grid = grid.with_cp(plan.cp);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ TEST(ObjectiveInputs, SlotsThatNothingTrainsOnArePoisoned) {
       EXPECT_EQ(std::isnan(nan.inputs[k][t]), trained[t] == 0);
       EXPECT_EQ(inf.inputs[k][t] == HUGE_VALF, trained[t] == 0);
       EXPECT_TRUE(std::isfinite(none.inputs[k][t]));
-      if (k > 0) {
+      if (k > 0 && static_cast<TokenInput>(k) != TokenInput::versions) {
         EXPECT_LE(none.inputs[k][t], 0);
       }
       if (trained[t] != 0) {
@@ -71,6 +72,7 @@ TEST(ObjectiveInputs, AreThoseThatAreNeededAndTheSameWhateverElseIs) {
   for (int only = 0; only < kTokenInputs; ++only) {
     ObjectiveNeeds needs;
     needs.inputs[only] = true;
+    needs.current_version = 5;
     const Problem problem = drawn(text + " dtype=bf16 pad_multiple=8", logprobs, needs);
     for (int k = 0; k < kTokenInputs; ++k) {
       EXPECT_EQ(problem.inputs[k], k == only ? all.inputs[k] : std::vector<float>{}) << only << k;
@@ -90,7 +92,9 @@ TEST(ObjectiveInputs, OfATokenDependOnItsOwnLogProbabilityOnly) {
   const Problem masked = drawn(text + "000000001+00000000000001", logprobs);
   for (int k = 0; k < kTokenInputs; ++k) {
     for (std::size_t t = 0; t < 23; ++t) {
-      EXPECT_EQ(before.inputs[k][t] != after.inputs[k][t], t == 12 && k > 0) << k << ' ' << t;
+      const bool is_by_logprob = k > 0 && static_cast<TokenInput>(k) != TokenInput::versions;
+      EXPECT_EQ(before.inputs[k][t] != after.inputs[k][t], t == 12 && is_by_logprob)
+          << k << ' ' << t;
     }
     EXPECT_EQ(masked.inputs[k][8], after.inputs[k][8]);
     EXPECT_EQ(masked.inputs[k][22], after.inputs[k][22]);
@@ -152,6 +156,54 @@ TEST(ObjectiveInputs, GenerationLacksWhereTheObjectiveTakesThat) {
   for (std::size_t t = 1; t < 8000; t += 2) EXPECT_TRUE(std::isfinite(generation()[t]));
 }
 
+TEST(ObjectiveInputs, TokensWithoutAGenerationLogProbabilityAreDropped) {
+  std::string lens = "lens=3";
+  for (int i = 1; i < 2000; ++i) lens += "+3";
+  Problem problem = problem_of(lens + " mask=all vocab=8");
+  ObjectiveNeeds needs = kEverything;
+  needs.generation_may_lack = true;
+  needs.sequence_counts = true;
+  draw_objective_inputs(problem, needs, std::vector<double>(6000, -3.0));
+  EXPECT_EQ(problem.denominators.valid_tokens, 4000);
+  needs.drops_lacking = true;
+  draw_objective_inputs(problem, needs, std::vector<double>(6000, -3.0));
+  const auto& generation = input(problem, TokenInput::generation_logprobs);
+  std::int64_t kept = 0;
+  std::int64_t sequences = 0;
+  for (std::size_t first = 0; first < 6000; first += 3) {
+    std::int64_t of_sequence = 0;
+    for (std::size_t t = first + 1; t < first + 3; ++t) {
+      EXPECT_EQ(problem.token_mask[t] != 0, std::isfinite(generation[t])) << t;
+      EXPECT_TRUE(std::isfinite(input(problem, TokenInput::advantages)[t]));
+      of_sequence += problem.token_mask[t];
+    }
+    kept += of_sequence;
+    sequences += of_sequence > 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(kept), 3500, 80);
+  EXPECT_EQ(problem.denominators.valid_tokens, kept);
+  EXPECT_EQ(problem.denominators.trained_sequences, sequences);
+  EXPECT_LT(sequences, 2000);
+  require_objective_inputs(problem, needs);
+  EXPECT_EQ(problem.denominators.valid_tokens, kept);
+}
+
+TEST(ObjectiveInputs, VersionsAreOlderTheCurrentALaterOneAndNone) {
+  const Problem problem = drawn("lens=4001 mask=all vocab=8", -3);
+  std::map<float, int> seen;
+  for (std::size_t t = 1; t < 4001; ++t) ++seen[input(problem, TokenInput::versions)[t]];
+  EXPECT_EQ(seen.size(), 6u);
+  for (const float version : {-1.0f, 1.0f, 3.0f, 4.0f, 5.0f, 6.0f}) EXPECT_GT(seen[version], 150);
+}
+
+TEST(RequireObjectiveInputs, RefusesVersionsBeyondFloat32) {
+  Problem problem = drawn("lens=3 mask=all vocab=8", -3);
+  problem.source = FromBundle{"batch.safetensors"};
+  problem.inputs[static_cast<std::size_t>(TokenInput::versions)][2] = 33554432;
+  expect_bad_input([&] { require_objective_inputs(problem, kEverything); },
+                   {"tensor versions", "sequence 0, token 2", "2^24"});
+}
+
 TEST(ObjectiveInputs, GroupsAreCountedWhereTheyAreNeeded) {
   // Groups of 4 and 0, of none, and of one sequence, the last one, with 2.
   Problem problem =
@@ -170,7 +222,13 @@ TEST(ObjectiveInputs, GroupsAreCountedWhereTheyAreNeeded) {
   plan.sequences = {1, 4};
   const Problem part = take_part(problem, plan, 1, 2);
   EXPECT_EQ(part.group_tokens, (std::vector<std::int64_t>{4, 2}));
-  EXPECT_EQ(part.group_of(1), 2);
+  EXPECT_EQ(part.groups, (std::vector<std::int64_t>{0, 2}));
+  // The whole batch is one pack until it is cut.
+  needs.group_size = 0;
+  needs.packs_are_groups = true;
+  require_objective_inputs(problem, needs);
+  EXPECT_EQ(problem.group_tokens, (std::vector<std::int64_t>{6, 6, 6, 6, 6}));
+  EXPECT_EQ(problem.denominators.all_groups, 1);
 }
 
 TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {

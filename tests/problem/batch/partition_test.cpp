@@ -119,6 +119,21 @@ TEST(Partition, RefusesNoRanks) {
   expect_bad_input([] { partition(whole_batch("lens=5 vocab=8"), 0, 1); }, {"dp = 0"});
 }
 
+TEST(GroupedByPack, CountsPacksOfEveryRankAndTheirTokens) {
+  // Three valid tokens in one pack, none in the second, two in the third; a dummy and an empty one.
+  const Problem problem =
+      whole_batch("lens=3+2+2+3 mask=all sample_mask=1101 vocab=8 microbatches=3");
+  const Plans plans{{{{0, 1}, false, 2, 0}, {{2}, false, 2, 1}, {{0, 1}, true, 2, 2}},
+                    {{{3}, false, 1, 0}, {{3}, true, 1, 1}, {{}, false, 1, 2}}};
+  const std::shared_ptr<const Problem> grouped = grouped_by_pack(problem, plans);
+  EXPECT_EQ(grouped->groups, (Ints{0, 0, 1, 3}));
+  EXPECT_EQ(grouped->group_count, 6);
+  EXPECT_EQ(grouped->group_tokens, (Ints{3, 3, 0, 2}));
+  EXPECT_EQ(grouped->denominators.all_groups, 6);
+  EXPECT_EQ(grouped->denominators.trained_groups, 2);
+  EXPECT_EQ(take_part(*grouped, plans[1][1], 3, 2).groups, (Ints{3}));
+}
+
 TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   const Problem problem =
       whole_batch("lens=5+8+0+3 mask=all sample_mask=1011 vocab=19 global_valid_toks=50");

@@ -64,6 +64,7 @@ class RandomSpecs {
     spec.framework.gather = pick<std::string>({"preset", "1", "cp"});
     spec.framework.dp_reduction = pick<std::string>({"preset", "sum", "mean"});
     spec.framework.metrics = pick<std::string>({"preset", "cp"});
+    spec.framework.counts = pick<std::string>({"preset", "global", "pack", "rank"});
     spec.seed = std::uniform_int_distribution<std::uint64_t>()(random_);
     return spec;
   }

@@ -26,9 +26,11 @@ bool operator==(const ScaleFactor& factor, const Exponents& want) {
 struct Row {
   const char* name;
   Exponents loss, schedule, gather, reduction, metrics, net;
+  LossCounts counts = LossCounts::global;
 };
 
 constexpr Exponents kOne{0, 0, 0};
+constexpr Exponents kDp{1, 0, 0};
 constexpr Exponents kCp{0, 1, 0};
 constexpr Exponents kOneOfCp{0, -1, 0};
 constexpr Exponents kMean{-1, -1, 0};
@@ -47,6 +49,19 @@ constexpr Row kTable[] = {
     {"skyrl_extra_cp", {1, 1, 1}, kCpOverN, kOne, kMean, kOne, kCp},
     {"skyrl_metrics_over_cp", {1, 0, 1}, kCpOverN, kOne, kMean, kCp, kOne},
     {"skyrl_metrics_over_cp_schedule_without_cp", {1, 0, 1}, kOneOverN, kOne, kMean, kCp, kOneOfCp},
+    {"verl_fsdp", kDp, kOne, kCp, kMean, kOne, kOne},
+    {"verl_megatron", {1, 0, 1}, kCpOverN, kOne, kMean, kOne, kOne},
+    {"verl_megatron_without_n_mb", kDp, kCpOverN, kOne, kMean, kOne, kOneOverN},
+    {"torchtitan", kOne, kOne, kOne, kOne, kOne, kOne},
+    {"torchtitan_mean_over_dp", kOne, kOne, kOne, kMean, kOne, kMean},
+    {"openrlhf", {1, 0, 1}, kOneOverN, kCp, kMean, kOne, kOne},
+    {"openrlhf_without_gas", kDp, kOneOverN, kCp, kMean, kOne, kOneOverN},
+    {"trl_dapo", {1, 1, 0}, kOne, kOne, kMean, kOne, kOne},
+    {"trl_dapo_accumulated", {1, 1, 0}, kOneOverN, kOne, kMean, kOne, kOneOverN},
+    {"megatron_per_token", kOne, kOne, kOne, kOne, kOne, kOne},
+    {"megatron_2_tuple", kOne, kCpOverN, kOne, kMean, kOne, {-1, 0, -1}, LossCounts::pack},
+    {"megatron_3_tuple", kOne, kOneOverN, kOne, kMean, kOne, {-1, -1, -1}, LossCounts::rank},
+    {"trl_bnpo", kOne, kOneOverN, kOne, kMean, kOne, {-1, -1, -1}, LossCounts::rank},
 };
 
 Framework framework_of(const std::string& case_text) {
@@ -62,6 +77,7 @@ TEST(Framework, PresetsMultiplyAsTheirStacksDo) {
     EXPECT_TRUE(framework.gather == row.gather) << row.name;
     EXPECT_TRUE(framework.reduction() == row.reduction) << row.name;
     EXPECT_TRUE(framework.metrics == row.metrics) << row.name;
+    EXPECT_EQ(framework.counts, row.counts) << row.name;
     EXPECT_TRUE(framework.net() == row.net) << row.name << " " << format_scale(framework.net());
     // The table itself: the factors of a row multiply to the net factor in its summary.
     EXPECT_EQ(row.loss.dp + row.schedule.dp + row.gather.dp + row.reduction.dp, row.net.dp);
@@ -73,6 +89,8 @@ TEST(Framework, PresetsMultiplyAsTheirStacksDo) {
 
 TEST(Framework, WrongPresetsAreRightWithoutContextParallelism) {
   for (const FrameworkPreset& preset : framework_presets()) {
+    const ScaleFactor net = preset.framework.net();
+    if (net.dp != 0 || net.n_mb != 0) continue;  // wrong without it, too
     EXPECT_TRUE(preset.framework.net().is_one({3, 1, 5})) << preset.name;
     EXPECT_EQ(preset.framework.net().is_one({3, 2, 5}), preset.framework.net() == ScaleFactor{})
         << preset.name;
@@ -112,6 +130,10 @@ TEST(Framework, SaysItsProduct) {
             "loss n_mb/(cp*cp) x schedule cp/n_mb x gather cp x dp sum 1 = 1");
   EXPECT_EQ(describe_scale(framework_of("framework.schedule=1/n_mb"), sizes),
             "loss 1 x schedule 1/n_mb x gather 1 x dp sum 1 = 1/n_mb = 0.333333");
+  EXPECT_EQ(
+      describe_scale(framework_of("framework.schedule=1/n_mb framework.counts=rank"), sizes),
+      "loss 1 x schedule 1/n_mb x gather 1 x dp sum 1 = 1/n_mb = 0.333333, over the tokens of "
+      "the rank");
 }
 
 TEST(FrameworkKeys, AreKeptInTheirShortestForm) {

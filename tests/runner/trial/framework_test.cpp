@@ -4,11 +4,14 @@
 #include "harness/problem/case/framework.h"
 
 #include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/partition.h"
+#include "harness/problem/batch/sharding.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 #include "spoiled.h"
@@ -141,6 +144,8 @@ TEST(Framework, FactorsAreMadeOfTheGridAndTheMicrobatches) {
 
 TEST(Framework, AWrongStackIsRightWithoutContextParallelism) {
   for (const FrameworkPreset& preset : framework_presets()) {
+    const ScaleFactor net = preset.framework.net();
+    if (net.dp != 0 || net.n_mb != 0) continue;  // wrong without it, too
     for (const Grid& grid : {Grid{1, 1}, Grid{1, 1, 2}}) {
       const TrialRecord record = trial_under("framework=" + preset.name, "fused", grid).record;
       EXPECT_EQ(record.status, TrialStatus::passed) << preset.name << ": " << record.reason;
@@ -148,6 +153,89 @@ TEST(Framework, AWrongStackIsRightWithoutContextParallelism) {
   }
   EXPECT_EQ(scale_identity(trial_under("framework=skyrl_extra_cp", "fused", {1, 1}).record),
             "passed: loss dp*cp*n_mb x schedule cp/n_mb x gather 1 x dp mean 1/(dp*cp) = cp = 1");
+}
+
+TEST(Framework, StacksThatForgetMicrobatchesOrDpAreOffByThem) {
+  for (const auto& [name, factor] :
+       std::map<std::string, double>{{"verl_megatron_without_n_mb", 0.5},
+                                     {"torchtitan_mean_over_dp", 0.25},
+                                     {"openrlhf_without_gas", 0.5},
+                                     {"trl_dapo_accumulated", 0.5}}) {
+    const TrialOutcome plain = trial_under("", "cp_local");
+    const TrialOutcome trial = trial_under("framework=" + name, "cp_local");
+    EXPECT_EQ(trial.record.status, TrialStatus::failed) << name;
+    EXPECT_NEAR(ratio(trial.outputs->grad_logits, plain.outputs->grad_logits), factor, 1e-6);
+    EXPECT_THAT(trial.record.reason, HasSubstr("scale_identity: loss "));
+  }
+}
+
+/// Means of microbatches and of ranks weigh the rows of each by 1 / its own count.
+TEST(Framework, MeansOfPartsWeighTheirRows) {
+  for (const std::string& implementation : kImplementations) {
+    for (const char* name : {"megatron_2_tuple", "megatron_3_tuple"}) {
+      SCOPED_TRACE(implementation + " " + name);
+      const TrialOutcome plain = trial_under("", implementation);
+      const TrialOutcome trial = trial_under(std::string("framework=") + name, implementation);
+      EXPECT_EQ(trial.record.status, TrialStatus::failed);
+      EXPECT_FALSE(check_of(trial.record, "grad_logits").passed);
+      EXPECT_TRUE(check_of(trial.record, "loss").passed);
+      EXPECT_THAT(trial.record.reason, HasSubstr("times the weight for "));
+      std::map<double, int> weights;
+      const std::vector<double>& got = trial.outputs->grad_logits;
+      const std::vector<double>& want = plain.outputs->grad_logits;
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        if (std::abs(want[k]) < 1e-4) continue;
+        ++weights[std::round(got[k] / want[k] * 1e4) / 1e4];
+      }
+      // One for each pack that has tokens, or for each CP rank of it.
+      const Framework framework =
+          stated_framework(parse_case(std::string("framework=") + name).framework).value();
+      std::map<double, int> expected;
+      const Problem whole = make_problem(parse_case(kFrameworkCase));
+      for (const auto& of_rank : partition(whole, kGrid.dp, 1)) {
+        for (const MicrobatchPlan& plan : of_rank) {
+          const PackedBatch batch = pack(take_part(whole, plan, 2, kGrid.dp), kGrid);
+          const ShiftedBatch rows = shift_targets(batch);
+          TokenCounts tokens{.global = whole.denominators.valid_tokens};
+          for (const std::uint8_t valid : rows.valid) tokens.pack += valid;
+          for (int c = 0; c < kGrid.cp; ++c) {
+            tokens.rank = 0;
+            for (const std::int64_t row : cp_rows(batch, kGrid.cp, c)) {
+              tokens.rank += rows.valid[row];
+            }
+            if (tokens.rank == 0) continue;
+            const double weight =
+                framework.gradient_weight({2, 2, 2}, tokens) * static_cast<double>(tokens.global);
+            ++expected[std::round(weight * 1e4) / 1e4];
+          }
+        }
+      }
+      ASSERT_GT(expected.size(), 1u);
+      for (const auto& [weight, count] : expected) EXPECT_TRUE(weights.contains(weight)) << weight;
+      EXPECT_EQ(weights.size(), expected.size());
+    }
+  }
+}
+
+TEST(Framework, MeansOfPartsAreRightWhereTheirCountsAgree) {
+  const std::string text = "lens=9+9 mask=all vocab=40 ";
+  for (const std::string& implementation : kImplementations) {
+    const TrialOutcome one =
+        trial_under("framework=megatron_2_tuple", implementation, {2, 2}, text);
+    EXPECT_EQ(one.record.status, TrialStatus::passed) << one.record.reason;
+    const TrialOutcome ranks = trial_under("framework=trl_bnpo", implementation, {2, 1}, text);
+    EXPECT_EQ(ranks.record.status, TrialStatus::passed) << ranks.record.reason;
+  }
+  EXPECT_THAT(
+      scale_identity(trial_under("framework=megatron_2_tuple", "fused", {1, 2}, text).record),
+      testing::EndsWith("over the tokens of the pack"));
+}
+
+TEST(Framework, MeansOfPartsTakeNoObjectiveThatWeighsItsTokens) {
+  EXPECT_THROW(trial_under("framework=megatron_3_tuple", "fused", kGrid,
+                           "objective=dpo objective.ld_alpha=0.5 lens=8+6+11+4 vocab=40"),
+               Error);
 }
 
 TEST(Framework, MetricsSummedOverCpAgainFailAndTheGradientIsRight) {

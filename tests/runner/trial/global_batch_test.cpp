@@ -137,11 +137,11 @@ TEST(CountDenominators, AddsUpGroupsThatRanksShare) {
   // Four sequences in groups of three: one group has three of them, the other one has the last.
   Problem whole = problem_of({1, 1, 1, 1, 1}, {});
   whole.lengths = {3, 2, 3, 2};
-  whole.group_size = 3;
+  whole.group_count = 2;
   const auto part = [&](std::vector<std::int64_t> sequences, std::vector<std::uint8_t> mask) {
     Problem problem = problem_of(std::move(mask), {});
-    problem.origin_sequence = std::move(sequences);
-    problem.group_size = 3;
+    for (const std::int64_t i : sequences) problem.groups.push_back(i / 3);
+    problem.group_count = 2;
     return std::make_shared<const Problem>(std::move(problem));
   };
   const std::vector<std::vector<TrialPart>> parts{{{part({0, 1}, {1, 1, 1, 1, 1}), nullptr}},

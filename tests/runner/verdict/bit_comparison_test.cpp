@@ -53,6 +53,16 @@ TEST(BitComparison, OtherPackingsKeepEveryOutputByToken) {
   }
 }
 
+TEST(BitComparison, LeavesAloneWhatDependsOnThePacks) {
+  TrialRecord other = record_on(1, 2);
+  other.fingerprints["grad_logits"] = "9";
+  other.determinism[1].detail = "the loss depends on the packs";
+  const TrialRecord judged = compared(other);
+  EXPECT_EQ(judged.determinism[1].verdict, "not_compared");
+  EXPECT_EQ(judged.determinism[1].detail, other.determinism[1].detail);
+  EXPECT_EQ(judged.status, TrialStatus::passed);
+}
+
 TEST(BitComparison, OtherTpSizesAreComparedByLogprobs) {
   const TrialRecord same = compared(record_on(2, 1));
   EXPECT_EQ(same.determinism[1].verdict, "not_compared");
