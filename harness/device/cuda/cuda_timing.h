@@ -11,8 +11,8 @@
 namespace lossgrid {
 
 /// Makes a timer by events on the stream of `device`, which is a GPU and outlives the timer. Before
-/// the first event a kernel keeps the stream busy, so that launches queue up behind it as they do in
-/// a step of training; the last event stands in front of the last wait of the host.
+/// the first event a kernel keeps the stream busy, so that launches queue up behind it as they do
+/// in a step of training; the last event stands in front of the last wait of the host.
 std::unique_ptr<DeviceTimer> make_cuda_timer(Device& device);
 
 /// Records the end so far of what the calling thread times, if it times anything: to be called in

@@ -42,7 +42,7 @@ enum class Stream : std::uint32_t {
   returns = 30,
   old_values = 31,
   dynamic_packs = 32,  // the pack of a sequence among those of its microbatch, on a dynamic grid
-  versions = 33,  // of the policies that sampled
+  versions = 33,       // of the policies that sampled
 };
 
 inline RandomStream random_stream(std::uint64_t seed, Stream stream) {

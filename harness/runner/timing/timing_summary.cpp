@@ -170,8 +170,8 @@ class Summary {
  private:
   void note_gpus() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const std::optional<GpuRow> row = gpu_row(static_cast<std::int64_t>(r), ranks_[r].gpu_states,
-                                                record_.warm_up_rounds);
+      const std::optional<GpuRow> row =
+          gpu_row(static_cast<std::int64_t>(r), ranks_[r].gpu_states, record_.warm_up_rounds);
       if (row) record_.gpus.push_back(*row);
     }
     if (!record_.not_representative_reason.empty()) return;
