@@ -39,8 +39,7 @@ struct BackendTraits {
 
   std::string_view timer;  // clock of make_timer: "steady_clock", "cuda_events"
   std::unique_ptr<DeviceTimer> (*make_timer)(Device& device);
-  std::int64_t
-      warm_up_ns;  // of timings: the least time until clocks are those of a machine at work
+  std::int64_t warm_up_ns;  // of timings: until clocks are those of a machine at work
   /// Returns the size of the last-level cache; of a GPU its second level, 0 if there is none.
   std::int64_t (*last_level_cache_bytes)();
   int cache_walk_percent;  // of the last-level cache: bytes to read that push everything else out

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kGrid = "tp2cp2dp2:dynamic";
+constexpr const char* kDynamicGrid = "tp2cp2dp2:dynamic";
 const std::string kLengths = "lens=3+29+2+15+9+1+7+4 vocab=25 mask=ragged microbatches=3";
 
 TrialOutcome outcome_of(const std::string& case_text, const std::string& implementation,
@@ -32,7 +32,7 @@ void expect_passes(const std::string& case_text, const std::string& implementati
 }
 
 TEST(DynamicGrids, MicrobatchesHaveSizesByTheirLongestSequence) {
-  const TrialRecord record = outcome_of(kLengths, "cp_local", kGrid).record;
+  const TrialRecord record = outcome_of(kLengths, "cp_local", kDynamicGrid).record;
   EXPECT_EQ(record.status, TrialStatus::passed) << record.reason;
   EXPECT_THAT(record.details.at("cp_sizes"), testing::HasSubstr("4"));
   EXPECT_NE(record.details.at("cp_sizes"), "4,4,4");
@@ -42,11 +42,11 @@ TEST(DynamicGrids, MicrobatchesHaveSizesByTheirLongestSequence) {
 TEST(DynamicGrids, EveryStrategyPasses) {
   for (const char* implementation : {"reference", "per_sequence", "fused", "cp_gather_logits",
                                      "cp_local", "one_sweep:in_place=true"}) {
-    expect_passes(kLengths + " statistics=false", implementation, kGrid);
+    expect_passes(kLengths + " statistics=false", implementation, kDynamicGrid);
     expect_passes(kLengths + " statistics=false", implementation, "tp1cp6:dynamic");
   }
   for (const char* implementation : {"linear_ce:chunk_tokens=5", "linear_materialized"}) {
-    expect_passes(kLengths + " hidden=6 lm_head_bias=true", implementation, kGrid);
+    expect_passes(kLengths + " hidden=6 lm_head_bias=true", implementation, kDynamicGrid);
     expect_passes(kLengths + " hidden=6", implementation, "tp2cp4sp:dynamic");
   }
 }
@@ -57,7 +57,7 @@ TEST(DynamicGrids, EveryKindOfObjectivePasses) {
         "objective=clipped_pg objective.sequence_level_importance_ratios=true "
         "objective.token_level_loss=false",
         "objective=distill teacher_topk=3", "predictions=true"}) {
-    expect_passes(kLengths + " " + objective, "cp_local", kGrid);
+    expect_passes(kLengths + " " + objective, "cp_local", kDynamicGrid);
     expect_passes(kLengths + " " + objective, "fused", "tp1cp2dp3pp2:dynamic");
   }
 }
@@ -81,7 +81,7 @@ TEST(DynamicGrids, HaveTheOutputsOfAStaticGrid) {
 
 TEST(DynamicGrids, FactorsOfAFrameworkNeedAStaticOne) {
   try {
-    outcome_of("lens=5+8 vocab=24 framework=areal", "fused", kGrid);
+    outcome_of("lens=5+8 vocab=24 framework=areal", "fused", kDynamicGrid);
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_input);
