@@ -124,7 +124,7 @@ class Gpu(unittest.TestCase):
         self.assertIn(f"--resume {self.out}/perf_gpu.json --report", self.log("perf_gpu"))
 
     def test_a_step_that_takes_all_of_the_time_has_failed(self):
-        ended = self.run_script("--seconds", "1", self.out, "mutants", slow="wrong_1,")
+        ended = self.run_script("--seconds", "4", self.out, "mutants", slow="wrong_1,")
         self.assertEqual(ended.returncode, 75, ended.stdout)
         with open(os.path.join(self.out, "mutants_0.status"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "124\n")
