@@ -19,15 +19,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TrialSetup setup_for(const std::string& case_text, const std::string& implementation,
-                     const std::string& grid) {
+TrialSetup explained_setup(const std::string& case_text, const std::string& implementation,
+                           const std::string& grid) {
   const PreparedProblem prepared = prepare(make_problem(parse_case(case_text)));
   return make_trial(prepared, implementation, parse_grid(grid));
 }
 
 TrialRecord explained_trial(const std::string& case_text, const std::string& implementation,
                             const std::string& grid) {
-  return run_trial(setup_for(case_text, implementation, grid), std::chrono::seconds(60)).record;
+  return run_trial(explained_setup(case_text, implementation, grid), std::chrono::seconds(60))
+      .record;
 }
 
 struct Wrong {
@@ -119,7 +120,7 @@ TEST(GradientScale, IsMeasuredOverRanksAndMicrobatches) {
 TEST(GradientScale, OfNoTruthOrANanIsNotThere) {
   EXPECT_THAT(explained_trial("lens=4 vocab=24 mask=0000", "fused", "tp1cp1").gradient_scale,
               IsEmpty());
-  TrialSetup setup = setup_for("lens=15+18 vocab=24 mask=all", "cp_local", "tp1cp1");
+  TrialSetup setup = explained_setup("lens=15+18 vocab=24 mask=all", "cp_local", "tp1cp1");
   setup.implementation = std::make_shared<Spoiled>(
       "cp_local", [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
         if (gradients) static_cast<float*>(gradients->logits)[3] = std::nanf("");
@@ -131,7 +132,7 @@ TEST(GradientScale, OfNoTruthOrANanIsNotThere) {
 }
 
 TEST(Explanation, NamesASumOverValidTokens) {
-  TrialSetup setup = setup_for("lens=6 vocab=24 mask=all", "cp_local", "tp2cp1");
+  TrialSetup setup = explained_setup("lens=6 vocab=24 mask=all", "cp_local", "tp2cp1");
   setup.implementation = std::make_shared<Spoiled>(
       "cp_local", [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
         if (!gradients) return;
@@ -146,8 +147,8 @@ TEST(Explanation, NamesASumOverValidTokens) {
 TEST(Explanation, NamesMinusInfinityBesideNan) {
   for (const int vocab : {24, 3}) {  // of 3 ids the first alone is masked
     TrialSetup setup =
-        setup_for(fmt::format("lens=15+18 vocab={} mask=all values=masked_vocab", vocab),
-                  "cp_local", "tp1cp1");
+        explained_setup(fmt::format("lens=15+18 vocab={} mask=all values=masked_vocab", vocab),
+                        "cp_local", "tp1cp1");
     setup.implementation = std::make_shared<Spoiled>(
         "cp_local", [vocab](const LossInputs& inputs, LossOutputs*, LossGradients* gradients) {
           if (!gradients) return;
