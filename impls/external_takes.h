@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a function from outside is given only if it declares that it takes it (`takes=` of Python).
+// not_taken: the rule by which functions from outside are given options, inputs and layouts only if
+// they declare that they take them (`takes=` of Python, `takes` of a plugin).
 #pragma once
 
 #include <optional>

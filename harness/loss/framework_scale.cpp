@@ -24,18 +24,15 @@ ObjectiveNeeds with_weights(ObjectiveNeeds needs, LossCounts counts) {
 
 /// Returns [rows] how many times as much the terms of a row of the padded pack count as in a mean
 /// over the global batch.
-std::vector<double> weights_of_rows(const PackedBatch& batch, const ShiftedBatch& pack,
-                                    const Framework& framework, const ScaleSizes& sizes) {
-  TokenCounts tokens{.global = batch.denominators.valid_tokens};
-  for (const std::uint8_t valid : pack.valid) tokens.pack += valid;
-  std::vector<double> weights(pack.rows(), 0.0);
+std::vector<double> weights_of_rows(const PackedBatch& batch, const Framework& framework,
+                                    const ScaleSizes& sizes) {
+  std::vector<double> weights(static_cast<std::size_t>(batch.padded_tokens()), 0.0);
   const auto cp = static_cast<int>(sizes.cp);
+  const std::vector<TokenCounts> by_rank = token_counts(batch, cp);
   for (int rank = 0; rank < cp; ++rank) {
-    const std::vector<std::int64_t> rows = cp_rows(batch, cp, rank);
-    tokens.rank = 0;
-    for (const std::int64_t row : rows) tokens.rank += pack.valid[row];
+    const TokenCounts& tokens = by_rank[static_cast<std::size_t>(rank)];
     const double divisor = static_cast<double>(framework.divisor(tokens));
-    for (const std::int64_t row : rows) {
+    for (const std::int64_t row : cp_rows(batch, cp, rank)) {
       weights[row] = static_cast<double>(tokens.global) / divisor;
     }
   }
@@ -70,7 +67,7 @@ class WithFramework final : public Objective {
                                    const ShiftedBatch& rows) const override {
     if (!weighs_rows()) return objective_->token_weights(batch, rows);
     const ShiftedBatch pack = shift_targets(batch);
-    const std::vector<double> of_pack = weights_of_rows(batch, pack, framework_, sizes_);
+    const std::vector<double> of_pack = weights_of_rows(batch, framework_, sizes_);
     std::map<std::pair<std::int32_t, std::int32_t>, double> by_target;  // sequence and ordinal
     for (std::size_t row = 0; row < pack.rows(); ++row) {
       if (pack.valid[row] != 0) by_target[{pack.sequence[row], pack.ordinal[row]}] = of_pack[row];
@@ -140,7 +137,7 @@ class WithFramework final : public Objective {
   ObjectiveTruth truth(const PackedBatch& batch, std::span<const TokenTruth> rows) const override {
     ObjectiveTruth truth = objective_->truth(batch, rows);
     std::vector<double> weights(truth.grad_logprob.size(), 1.0);
-    if (weighs_rows()) weights = weights_of_rows(batch, shift_targets(batch), framework_, sizes_);
+    if (weighs_rows()) weights = weights_of_rows(batch, framework_, sizes_);
     const auto scale = [&](Enclosure& gradient, double weight) {
       if (weight != 1) gradient = gradient * weight;
       for (const double factor : gradient_factors_) gradient = gradient * factor;
@@ -178,6 +175,22 @@ class WithFramework final : public Objective {
 };
 
 }  // namespace
+
+std::vector<TokenCounts> token_counts(const PackedBatch& batch, int cp) {
+  const ShiftedBatch pack = shift_targets(batch);
+  std::vector<TokenCounts> by_rank(static_cast<std::size_t>(cp));
+  std::int64_t of_pack = 0;
+  for (int rank = 0; rank < cp; ++rank) {
+    TokenCounts& tokens = by_rank[static_cast<std::size_t>(rank)];
+    for (const std::int64_t row : cp_rows(batch, cp, rank)) tokens.rank += pack.valid[row];
+    of_pack += tokens.rank;
+  }
+  for (TokenCounts& tokens : by_rank) {
+    tokens.pack = of_pack;
+    tokens.global = batch.denominators.valid_tokens;
+  }
+  return by_rank;
+}
 
 std::shared_ptr<const Objective> with_framework(std::shared_ptr<const Objective> objective,
                                                 const Framework& framework,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "harness/loss/objective.h"
 #include "harness/problem/case/framework.h"
@@ -21,5 +22,8 @@ namespace lossgrid {
 std::shared_ptr<const Objective> with_framework(std::shared_ptr<const Objective> objective,
                                                 const Framework& framework,
                                                 const ScaleSizes& sizes);
+
+/// Returns the valid tokens that the terms of each CP rank's rows of a pack may be divided by.
+std::vector<TokenCounts> token_counts(const PackedBatch& batch, int cp);
 
 }  // namespace lossgrid

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "harness/core/philox.h"
@@ -121,7 +121,7 @@ std::vector<std::size_t> drawn_by_lot(const ClippedPgOptions& options,
                                       const SelectionTokens& tokens,
                                       const std::vector<double>& covariances) {
   const SelectionOptions& selecting = options.selecting;
-  std::vector<std::size_t> drawn;
+  std::vector<std::pair<std::uint64_t, std::size_t>> candidates;  // lots and indices
   for (std::size_t k = 0; k < tokens.size(); ++k) {
     const SelectionToken& token = tokens[k];
     const double rho =
@@ -129,15 +129,16 @@ std::vector<std::size_t> drawn_by_lot(const ClippedPgOptions& options,
     const bool is_candidate = covariances[k] > selecting.clip_cov_lb &&
                               covariances[k] < selecting.clip_cov_ub &&
                               !Formulas::is_clipped(token.advantage, rho, options);
-    if (is_candidate) drawn.push_back(k);
+    if (is_candidate) {
+      candidates.emplace_back(Formulas::lot(token, selecting.clip_cov_seed), k);
+    }
   }
-  std::stable_sort(drawn.begin(), drawn.end(), [&](std::size_t a, std::size_t b) {
-    return Formulas::lot(tokens[a], selecting.clip_cov_seed) <
-           Formulas::lot(tokens[b], selecting.clip_cov_seed);
-  });
+  std::sort(candidates.begin(), candidates.end());
   const std::int64_t count =
       Formulas::share_of_tokens(selecting.clip_cov_ratio, static_cast<std::int64_t>(tokens.size()));
-  drawn.resize(std::min(drawn.size(), static_cast<std::size_t>(count)));
+  candidates.resize(std::min(candidates.size(), static_cast<std::size_t>(count)));
+  std::vector<std::size_t> drawn;
+  for (const auto& [lot, k] : candidates) drawn.push_back(k);
   return drawn;
 }
 

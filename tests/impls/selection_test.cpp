@@ -25,27 +25,16 @@ struct PickedToken {
 };
 
 ObjectiveBatch picked_batch(const std::vector<std::vector<PickedToken>>& sequences) {
-  ObjectiveBatchShape shape{.lengths = {}, .masked_share = 0, .part_of_more = false};
-  for (const auto& tokens : sequences) {
-    shape.lengths.push_back(static_cast<std::int64_t>(tokens.size()) + 1);
-  }
-  ObjectiveBatch data = make_objective_batch(shape);
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    for (std::size_t t = 0; t < sequences[i].size(); ++t) {
-      const PickedToken& token = sequences[i][t];
-      const std::int64_t slot = data.batch.cu_seqlens[i] + static_cast<std::int64_t>(t) + 1;
-      const auto set = [&](TokenInput which, double value) {
-        data.batch.inputs[static_cast<std::size_t>(which)][slot] = static_cast<float>(value);
-      };
-      data.logprobs[slot - 1] = static_cast<float>(token.x);
-      data.terms[RowTerm::entropy][slot - 1] = static_cast<float>(token.entropy);
-      set(TokenInput::advantages, token.advantage);
-      set(TokenInput::prev_logprobs, token.x - token.ratio_log);
-      set(TokenInput::generation_logprobs, token.x - token.ratio_log + token.generation_minus_prev);
-      set(TokenInput::reference_policy_logprobs, token.x);
-    }
-  }
-  return data;
+  return batch_by_hand(
+      sequences, [](const PickedToken& token, ObjectiveBatch& data, std::int64_t slot) {
+        data.logprobs[slot - 1] = static_cast<float>(token.x);
+        data.terms[RowTerm::entropy][slot - 1] = static_cast<float>(token.entropy);
+        set_input(data, TokenInput::advantages, slot, token.advantage);
+        set_input(data, TokenInput::prev_logprobs, slot, token.x - token.ratio_log);
+        set_input(data, TokenInput::generation_logprobs, slot,
+                  token.x - token.ratio_log + token.generation_minus_prev);
+        set_input(data, TokenInput::reference_policy_logprobs, slot, token.x);
+      });
 }
 
 /// Returns the selected tokens, counted from 0 in the order of the batch. Expects that steps and

@@ -6,10 +6,9 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "harness/problem/batch/sharding.h"
-#include "harness/problem/case/framework.h"
 #include "harness/runner/verdict/cost_merge.h"
 #include "harness/runner/verdict/failure_facts.h"
+#include "harness/runner/verdict/scale_identity.h"
 
 namespace lossgrid {
 namespace {
@@ -190,49 +189,6 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
   }
 }
 
-/// Returns "" if the terms of all ranks and microbatches have the weight of a mean over the global
-/// batch, else what the weight must be, or where it is another one.
-std::string wrong_weight(const TrialSetup& setup, const Framework& framework,
-                         const ScaleSizes& sizes) {
-  if (framework.counts == LossCounts::global) {
-    return framework.net().is_one(sizes) ? "" : ", must be 1";
-  }
-  for (std::size_t k = 0; k < setup.microbatches.size(); ++k) {
-    const TrialMicrobatch& microbatch = setup.microbatches[k];
-    for (std::size_t d = 0; d < microbatch.parts.size(); ++d) {
-      const PackedBatch batch = pack(*microbatch.parts[d].problem, microbatch.grid);
-      const ShiftedBatch rows = shift_targets(batch);
-      TokenCounts tokens{.global = setup.problem->denominators.valid_tokens};
-      for (const std::uint8_t valid : rows.valid) tokens.pack += valid;
-      for (int c = 0; c < microbatch.grid.cp; ++c) {
-        tokens.rank = 0;
-        for (const std::int64_t row : cp_rows(batch, microbatch.grid.cp, c)) {
-          tokens.rank += rows.valid[row];
-        }
-        if (framework.is_right(sizes, tokens)) continue;
-        const double times =
-            framework.gradient_weight(sizes, tokens) * static_cast<double>(tokens.global);
-        return fmt::format(
-            ": {:.6g} times the weight for {} tokens of dp rank {}, microbatch {}, "
-            "cp rank {}, must be 1",
-            times, tokens.rank, d, k, c);
-      }
-    }
-  }
-  return "";
-}
-
-/// Adds the invariant that the factors of a framework cancel on this grid, where one is stated.
-/// Metrics are compared with their truth and are no part of it.
-void merge_scale_identity(const TrialSetup& setup, TrialRecord& record) {
-  const auto framework = stated_framework(setup.problem->spec.framework);
-  if (!framework) return;
-  const ScaleSizes sizes = scale_sizes(*setup.problem, setup.grid);
-  const std::string wrong = wrong_weight(setup, *framework, sizes);
-  record.invariants.push_back({kScaleIdentity, wrong.empty() ? "passed" : "failed",
-                               describe_scale(*framework, sizes) + wrong});
-}
-
 bool took_memory_from_heap(const TrialRecord& record) {
   return std::any_of(record.invariants.begin(), record.invariants.end(), [](const auto& invariant) {
     return invariant.name == kMemoryFromDevice && invariant.status == "failed";
@@ -306,7 +262,7 @@ TrialFacts merge_outputs(const TrialSetup& setup, const std::vector<RankResult>&
   merge_rank_invariants(setup.grid, ranks, record);
   merge_row_sums(setup, ranks, record);
   merge_shared_values(setup, ranks, record);
-  merge_scale_identity(setup, record);
+  add_scale_identity(setup, record);
   return {.compared = true, .checks = record.checks, .invariants = record.invariants};
 }
 
