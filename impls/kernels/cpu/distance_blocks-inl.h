@@ -22,10 +22,10 @@ namespace HWY_NAMESPACE {
 template <typename F>
 HWY_INLINE void for_each_vector(const TermBlock& block, F&& f) {
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
-    for (std::size_t k = 0; k < kVectors; ++k) {
+    each_vector([&](auto k) HWY_ATTR {
       const std::int64_t at = i + static_cast<std::int64_t>(k * kVectorSize);
       f(hn::Load(Floats(), block.z + at), k, at);
-    }
+    });
   }
 }
 

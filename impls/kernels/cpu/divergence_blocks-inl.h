@@ -164,7 +164,7 @@ HWY_INLINE BlockDivergence divergence_of_block(const DivergedRow& row, const Ter
   const Floats d;
   FloatVector of_teacher[kVectors];
   FloatVector of_student[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) of_teacher[k] = of_student[k] = hn::Zero(d);
+  each_vector([&](auto k) HWY_ATTR { of_teacher[k] = of_student[k] = hn::Zero(d); });
   for_each_vector(student, [&](FloatVector distance, std::size_t k, std::int64_t at) HWY_ATTR {
     const FloatVector of_teacher_row = hn::Load(d, teacher.z + at);
     Probabilities x = probabilities_of(row, distance, of_teacher_row);
@@ -191,7 +191,7 @@ HWY_INLINE BlockDivergence clamped_divergence_of_block(const DivergedRow& row,
   const Floats d;
   FloatVector of_teacher[kVectors];
   FloatVector left[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) of_teacher[k] = left[k] = hn::Zero(d);
+  each_vector([&](auto k) HWY_ATTR { of_teacher[k] = left[k] = hn::Zero(d); });
   for_each_vector(student, [&](FloatVector distance, std::size_t k, std::int64_t at) HWY_ATTR {
     const ClampedColumn x = clamped_column(row, distance, hn::Load(d, teacher.z + at));
     of_teacher[k] = hn::Add(of_teacher[k], product_or_zero(x.q, x.log));

@@ -34,15 +34,14 @@ HWY_INLINE float exp_block(const T* x, std::int64_t count, float by, std::int64_
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
   FloatVector sums[kVectors];
-  for (FloatVector& sum : sums) sum = hn::Zero(d);
+  each_vector([&](auto k) HWY_ATTR { sums[k] = hn::Zero(d); });
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes<kInPlace>(x + i, ahead);
     load_lanes(x + i, values);
-    for (std::size_t k = 0; k < kVectors; ++k) {
-      values[k] = exp2_of(distance<kFused>(values[k], shift));
-      sums[k] = hn::Add(sums[k], values[k]);
-    }
+    each_vector([&](auto k) HWY_ATTR {
+      values[k] = add_exp2(distance<kFused>(values[k], shift), sums[k]);
+    });
     store_lanes<false>(values, e + i);
   }
   return tree_sum(sums);

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "harness/core/dtype.h"
 #include "impls/kernels/cpu/vector_exp2-inl.h"
@@ -35,6 +36,17 @@ inline constexpr std::size_t kLanes = 64;
 inline constexpr std::size_t kVectorSize = hn::MaxLanes(Floats());
 inline constexpr std::size_t kVectors = kLanes / kVectorSize;
 static_assert(kVectors % 2 == 0);
+
+/// Calls f(k) for the vectors of a step, k a constant. Sums in an array stay in registers then; in
+/// a loop over k GCC 12 keeps them in memory.
+template <typename F, std::size_t... k>
+HWY_INLINE void each_vector(const F& f, std::index_sequence<k...>) {
+  (f(std::integral_constant<std::size_t, k>()), ...);
+}
+template <typename F>
+HWY_INLINE void each_vector(const F& f) {
+  each_vector(f, std::make_index_sequence<kVectors>());
+}
 // 16 adds a lane, then a tree of 6.
 inline constexpr std::int64_t kBlockSize = 1024;
 
@@ -141,11 +153,19 @@ HWY_INLINE void prefetch_lanes(const T* x, std::int64_t ahead) {
   }
 }
 
-HWY_INLINE float tree_sum(FloatVector (&lanes)[kVectors]) {
-  for (std::size_t half = kVectors / 2; half > 0; half /= 2) {
-    for (std::size_t k = 0; k < half; ++k) lanes[k] = hn::Add(lanes[k], lanes[k + half]);
+/// Returns the sum of vectors kFirst, kFirst + kStride, ..., by a tree.
+template <std::size_t kFirst = 0, std::size_t kStride = 1>
+HWY_INLINE FloatVector sum_of_vectors(const FloatVector (&lanes)[kVectors]) {
+  if constexpr (kStride == kVectors) {
+    return lanes[kFirst];
+  } else {
+    return hn::Add(sum_of_vectors<kFirst, 2 * kStride>(lanes),
+                   sum_of_vectors<kFirst + kStride, 2 * kStride>(lanes));
   }
-  return hn::GetLane(hn::SumOfLanes(Floats(), lanes[0]));
+}
+
+HWY_INLINE float tree_sum(const FloatVector (&lanes)[kVectors]) {
+  return hn::GetLane(hn::SumOfLanes(Floats(), sum_of_vectors(lanes)));
 }
 
 /// The last, incomplete lanes of a row, filled up with -inf.
@@ -184,14 +204,12 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
   FloatVector sums[kVectors];
-  for (FloatVector& sum : sums) sum = hn::Zero(d);
+  each_vector([&](auto k) HWY_ATTR { sums[k] = hn::Zero(d); });
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    for (std::size_t k = 0; k < kVectors; ++k) {
-      sums[k] = hn::Add(sums[k], exp2_of(distance<kFused>(values[k], shift)));
-    }
+    each_vector([&](auto k) HWY_ATTR { add_exp2(distance<kFused>(values[k], shift), sums[k]); });
   }
   return tree_sum(sums);
 }
@@ -215,7 +233,11 @@ struct AllOfBlock {
   float max;
 };
 
-template <bool kFused, typename T>
+// Above it 2^t t is a number.
+inline constexpr float kLeastOrdinary = -1e37f;
+
+/// `kOrdinary`: counts only if all elements are above kLeastOrdinary, which the smallest one shows.
+template <bool kFused, bool kOrdinary, typename T>
 HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std::int64_t ahead) {
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
@@ -223,22 +245,26 @@ HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std
   const FloatVector nothing = hn::Neg(infinity);
   FloatVector sums[kVectors];
   FloatVector weighted[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = weighted[k] = hn::Zero(d);
+  each_vector([&](auto k) HWY_ATTR { sums[k] = weighted[k] = hn::Zero(d); });
   FloatVector min = infinity;
   FloatVector max = nothing;
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    for (std::size_t k = 0; k < kVectors; ++k) {
+    each_vector([&](auto k) HWY_ATTR {
       max = hn::Max(max, values[k]);
-      min = hn::Min(min, hn::IfThenElse(hn::Eq(values[k], nothing), infinity, values[k]));
-      // 2^t is 0 below -126; 0 times infinity would not be.
-      const FloatVector t = at_least(-200.0f, distance<kFused>(values[k], shift));
-      const FloatVector power = exp2_of(t);
-      sums[k] = hn::Add(sums[k], power);
+      FloatVector t = distance<kFused>(values[k], shift);
+      if constexpr (kOrdinary) {
+        min = hn::Min(min, values[k]);
+      } else {
+        min = hn::Min(min, hn::IfThenElse(hn::Eq(values[k], nothing), infinity, values[k]));
+        // 2^t is 0 below -126; 0 times infinity would not be.
+        t = at_least(-200.0f, t);
+      }
+      const FloatVector power = add_exp2(t, sums[k]);
       weighted[k] = hn::MulAdd(power, t, weighted[k]);
-    }
+    });
   }
   return {tree_sum(sums), tree_sum(weighted), hn::GetLane(hn::MinOfLanes(d, min)),
           hn::GetLane(hn::MaxOfLanes(d, max))};
@@ -250,14 +276,12 @@ HWY_INLINE void scaled_block(const T* x, std::int64_t count, float by, float fac
                              std::int64_t ahead, T* out) {
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
-  const FloatVector scale = hn::Set(d, factor);
+  const ScaledExp2 scaled_exp2(factor);
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    for (FloatVector& value : values) {
-      value = hn::Mul(exp2_of(distance<kFused>(value, shift)), scale);
-    }
+    for (FloatVector& value : values) value = scaled_exp2(distance<kFused>(value, shift));
     store_lanes<kStream>(values, out + i);
   }
 }

@@ -51,17 +51,22 @@ HWY_INLINE float sum_of(const T* x, std::int64_t count, const Exponent& exponent
   return sum;
 }
 
+template <bool kOrdinary, typename T>
+HWY_INLINE AllOfBlock all_of_lanes(const T* x, std::int64_t count, const Exponent& exponent,
+                                   std::int64_t ahead) {
+  return exponent.fused ? all_of_block<true, kOrdinary>(x, count, exponent.scaled, ahead)
+                        : all_of_block<false, kOrdinary>(x, count, exponent.shift, ahead);
+}
+
 template <typename T>
 HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exponent,
                              std::int64_t ahead) {
   const std::int64_t whole = count / kLanes * kLanes;
-  AllOfBlock all = exponent.fused ? all_of_block<true>(x, whole, exponent.scaled, ahead)
-                                  : all_of_block<false>(x, whole, exponent.shift, ahead);
+  AllOfBlock all = all_of_lanes<true>(x, whole, exponent, ahead);
+  if (HWY_UNLIKELY(!(all.min > kLeastOrdinary))) all = all_of_lanes<false>(x, whole, exponent, 0);
   if (whole < count) {
     const Tail<T> tail(x + whole, count - whole);
-    const AllOfBlock rest = exponent.fused
-                                ? all_of_block<true>(tail.elements, kLanes, exponent.scaled, 0)
-                                : all_of_block<false>(tail.elements, kLanes, exponent.shift, 0);
+    const AllOfBlock rest = all_of_lanes<false>(tail.elements, kLanes, exponent, 0);
     all = {all.sum + rest.sum, all.weighted + rest.weighted, std::min(all.min, rest.min),
            std::max(all.max, rest.max)};
   }

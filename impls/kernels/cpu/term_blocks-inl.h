@@ -170,7 +170,7 @@ HWY_INLINE void write_block(const TermBlock& block, std::int64_t count, T* out) 
 }
 
 HWY_INLINE void set_all(FloatVector (&lanes)[kVectors], FloatVector to) {
-  for (FloatVector& lane : lanes) lane = to;
+  each_vector([&](auto k) HWY_ATTR { lanes[k] = to; });
 }
 
 /// Returns the largest element.
@@ -180,9 +180,9 @@ HWY_INLINE float largest_of_block(const TermBlock& block) {
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
     FloatVector z[kVectors];
     load_lanes(block.z + i, z);
-    for (std::size_t k = 0; k < kVectors; ++k) largest[k] = hn::Max(largest[k], z[k]);
+    each_vector([&](auto k) HWY_ATTR { largest[k] = hn::Max(largest[k], z[k]); });
   }
-  for (std::size_t k = 1; k < kVectors; ++k) largest[0] = hn::Max(largest[0], largest[k]);
+  each_vector([&](auto k) HWY_ATTR { largest[0] = hn::Max(largest[0], largest[k]); });
   return hn::GetLane(hn::MaxOfLanes(Floats(), largest[0]));
 }
 
@@ -194,11 +194,11 @@ HWY_INLINE float smallest_of_block(const TermBlock& block) {
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
     FloatVector z[kVectors];
     load_lanes(block.z + i, z);
-    for (std::size_t k = 0; k < kVectors; ++k) {
+    each_vector([&](auto k) HWY_ATTR {
       least[k] = hn::Min(least[k], hn::IfThenElse(hn::Eq(z[k], minus_infinity()), infinity, z[k]));
-    }
+    });
   }
-  for (std::size_t k = 1; k < kVectors; ++k) least[0] = hn::Min(least[0], least[k]);
+  each_vector([&](auto k) HWY_ATTR { least[0] = hn::Min(least[0], least[k]); });
   return hn::GetLane(hn::MinOfLanes(Floats(), least[0]));
 }
 
@@ -219,6 +219,11 @@ HWY_INLINE FloatVector exp_of_distance(FloatVector distance) {
   return exp2_of(hn::Mul(distance, hn::Set(Floats(), kLog2e)));
 }
 
+/// Adds exp(distance) to a sum and returns it.
+HWY_INLINE FloatVector add_exp_of_distance(FloatVector distance, FloatVector& sum) {
+  return add_exp2(hn::Mul(distance, hn::Set(Floats(), kLog2e)), sum);
+}
+
 template <bool kWeighted, bool kSquares = false>
 HWY_INLINE ExpSums exp_sums_of(const TermBlock& block, float by) {
   const FloatVector shift = hn::Set(Floats(), by);
@@ -231,13 +236,12 @@ HWY_INLINE ExpSums exp_sums_of(const TermBlock& block, float by) {
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
     FloatVector z[kVectors];
     load_lanes(block.z + i, z);
-    for (std::size_t k = 0; k < kVectors; ++k) {
+    each_vector([&](auto k) HWY_ATTR {
       const FloatVector distance = kWeighted ? distance_of(z[k], shift) : hn::Sub(z[k], shift);
-      const FloatVector power = exp_of_distance(distance);
-      sums[k] = hn::Add(sums[k], power);
+      const FloatVector power = add_exp_of_distance(distance, sums[k]);
       if constexpr (kWeighted) weighted[k] = hn::MulAdd(power, distance, weighted[k]);
       if constexpr (kSquares) squares[k] = hn::MulAdd(power, power, squares[k]);
-    }
+    });
   }
   return {tree_sum(sums), kWeighted ? tree_sum(weighted) : 0, kSquares ? tree_sum(squares) : 0};
 }
@@ -258,11 +262,11 @@ HWY_INLINE FiniteSums finite_sums_of(const TermBlock& block, float by) {
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
     FloatVector z[kVectors];
     load_lanes(block.z + i, z);
-    for (std::size_t k = 0; k < kVectors; ++k) {
+    each_vector([&](auto k) HWY_ATTR {
       const auto masked = hn::Eq(z[k], minus_infinity());
       sums[k] = hn::Add(sums[k], hn::IfThenZeroElse(masked, hn::Sub(z[k], shift)));
       counts[k] = hn::Add(counts[k], hn::IfThenZeroElse(masked, hn::Set(d, 1.0f)));
-    }
+    });
   }
   return {tree_sum(sums), tree_sum(counts)};
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp2_of: 2^t for vectors of float32, compiled once for every instruction set (Google Highway). t
-// is split into a power of two and a fraction, for which a polynomial of degree 5 is used (minimax
-// of the relative error, 7.5e-8, coefficients rounded to float32). Error at most 3 ULP if the
-// result is a normal number; 0 below 2^-126 (with AVX-512 only under FlushDenormals) and for -inf;
-// infinite, or at least 2^127, beyond the largest number; NaN for NaN. 2^-126 itself may already be
-// 0.
+// is split into a power of two and a fraction. With AVX-512 the first five bits of the fraction
+// select a power from a table in two registers, and the rest goes through a polynomial of degree 2;
+// elsewhere the fraction goes through one of degree 5 (both minimax of the relative error, 5.3e-8
+// and 7.5e-8, coefficients rounded to float32). Error at most 3 ULP if the result is a normal
+// number; 0 below 2^-126 (with AVX-512 only under FlushDenormals) and for -inf; infinite, or at
+// least 2^127, beyond the largest number; NaN for NaN. 2^-126 itself may already be 0.
 #if defined(LOSSGRID_VECTOR_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_VECTOR_EXP2_INL_H_
 #undef LOSSGRID_VECTOR_EXP2_INL_H_
@@ -23,25 +24,71 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<Floats>;
 
-HWY_INLINE FloatVector polynomial(FloatVector x, float c0, float c1, float c2, float c3, float c4,
-                                  float c5) {
-  const Floats d;
-  FloatVector sum = hn::MulAdd(hn::Set(d, c5), x, hn::Set(d, c4));
-  sum = hn::MulAdd(sum, x, hn::Set(d, c3));
-  sum = hn::MulAdd(sum, x, hn::Set(d, c2));
-  sum = hn::MulAdd(sum, x, hn::Set(d, c1));
-  return hn::MulAdd(sum, x, hn::Set(d, c0));
+#if HWY_TARGET <= HWY_AVX3
+// 2^(k/32), times the constant coefficient of the polynomial.
+alignas(64) inline constexpr float kPowers[32] = {
+    0x1.000000p0f, 0x1.059b0ep0f, 0x1.0b5588p0f, 0x1.11301ep0f, 0x1.172b84p0f, 0x1.1d4874p0f,
+    0x1.2387a8p0f, 0x1.29e9e0p0f, 0x1.306fe2p0f, 0x1.371a74p0f, 0x1.3dea66p0f, 0x1.44e088p0f,
+    0x1.4bfdaep0f, 0x1.5342b6p0f, 0x1.5ab080p0f, 0x1.6247ecp0f, 0x1.6a09e8p0f, 0x1.71f760p0f,
+    0x1.7a1148p0f, 0x1.82589ap0f, 0x1.8ace56p0f, 0x1.93737cp0f, 0x1.9c491ap0f, 0x1.a5503cp0f,
+    0x1.ae89fcp0f, 0x1.b7f770p0f, 0x1.c199c0p0f, 0x1.cb7210p0f, 0x1.d58190p0f, 0x1.dfc974p0f,
+    0x1.ea4afcp0f, 0x1.f50768p0f};
+
+/// 2^t as a product: powers 2^floor(t), and the polynomial of what the table leaves, in [0, 1/32).
+struct Exp2Factors {
+  __m512 scaled;
+  __m512 polynomial;
+};
+
+/// `low` and `high`: the table, or a multiple of it.
+HWY_INLINE Exp2Factors exp2_factors(__m512 t, __m512 low, __m512 high) {
+  // All three operations round downwards, so that they agree on the fraction. The sum with 1.5 *
+  // 2^18 leaves the first five bits of the fraction in the low bits.
+  constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+  constexpr int kFiveBits = 5 << 4;
+  const __m512i index =
+      _mm512_castps_si512(_mm512_add_round_ps(t, _mm512_set1_ps(0x1.8p18f), kDown));
+  const __m512 rest = _mm512_reduce_ps(t, kFiveBits | kDown);
+  const __m512 power = _mm512_permutex2var_ps(low, index, high);
+  const __m512 slope =
+      _mm512_fmadd_ps(_mm512_set1_ps(0x1.f1562ap-3f), rest, _mm512_set1_ps(0x1.62e02cp-1f));
+  return {_mm512_scalef_ps(power, t), _mm512_fmadd_ps(slope, rest, _mm512_set1_ps(1.0f))};
+}
+
+HWY_INLINE Exp2Factors exp2_factors(FloatVector t) {
+  return exp2_factors(t.raw, _mm512_load_ps(kPowers), _mm512_load_ps(kPowers + 16));
 }
 
 HWY_INLINE FloatVector exp2_of(FloatVector t) {
-#if HWY_TARGET <= HWY_AVX3
-  constexpr int kFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-  const FloatVector fraction{_mm512_reduce_ps(t.raw, kFloor)};
-  // On [0, 1).
-  const FloatVector power = polynomial(fraction, 0x1.fffffap-1f, 0x1.62e4fap-1f, 0x1.ebd5a6p-3f,
-                                       0x1.c95446p-5f, 0x1.26900cp-7f, 0x1.ec3208p-10f);
-  return FloatVector{_mm512_scalef_ps(power.raw, t.raw)};
+  const Exp2Factors factors = exp2_factors(t);
+  return FloatVector{_mm512_mul_ps(factors.scaled, factors.polynomial)};
+}
+
+/// Adds 2^t to a sum, rounded once, and returns 2^t.
+HWY_INLINE FloatVector add_exp2(FloatVector t, FloatVector& sum) {
+  const Exp2Factors factors = exp2_factors(t);
+  sum = FloatVector{_mm512_fmadd_ps(factors.scaled, factors.polynomial, sum.raw)};
+  return FloatVector{_mm512_mul_ps(factors.scaled, factors.polynomial)};
+}
+
+/// 2^t times a factor.
+class ScaledExp2 {
+ public:
+  explicit ScaledExp2(float factor)
+      : low_(_mm512_mul_ps(_mm512_load_ps(kPowers), _mm512_set1_ps(factor))),
+        high_(_mm512_mul_ps(_mm512_load_ps(kPowers + 16), _mm512_set1_ps(factor))) {}
+
+  HWY_INLINE FloatVector operator()(FloatVector t) const {
+    const Exp2Factors factors = exp2_factors(t.raw, low_, high_);
+    return FloatVector{_mm512_mul_ps(factors.scaled, factors.polynomial)};
+  }
+
+ private:
+  __m512 low_;
+  __m512 high_;
+};
 #else
+HWY_INLINE FloatVector exp2_of(FloatVector t) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
   // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
@@ -49,14 +96,34 @@ HWY_INLINE FloatVector exp2_of(FloatVector t) {
   // NaN passes: the comparison is false.
   t = hn::IfThenElse(hn::Gt(t, hn::Set(d, 127.0f)), hn::Set(d, 127.0f), t);
   const FloatVector rounded = hn::Add(t, magic);
-  const FloatVector fraction = hn::Sub(t, hn::Sub(rounded, magic));
-  // On [-0.5, 0.5].
-  const FloatVector power = polynomial(fraction, 1.0f, 0x1.62e426p-1f, 0x1.ebf916p-3f,
-                                       0x1.c6b6e0p-5f, 0x1.3d0c56p-7f, 0x1.5c08f6p-10f);
+  const FloatVector x = hn::Sub(t, hn::Sub(rounded, magic));  // in [-0.5, 0.5]
+  FloatVector power = hn::MulAdd(hn::Set(d, 0x1.5c08f6p-10f), x, hn::Set(d, 0x1.3d0c56p-7f));
+  power = hn::MulAdd(power, x, hn::Set(d, 0x1.c6b6e0p-5f));
+  power = hn::MulAdd(power, x, hn::Set(d, 0x1.ebf916p-3f));
+  power = hn::MulAdd(power, x, hn::Set(d, 0x1.62e426p-1f));
+  power = hn::MulAdd(power, x, hn::Set(d, 1.0f));
   const auto scaled = hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
   return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -126.0f)), hn::BitCast(d, scaled));
-#endif
 }
+
+/// Adds 2^t to a sum and returns 2^t.
+HWY_INLINE FloatVector add_exp2(FloatVector t, FloatVector& sum) {
+  const FloatVector power = exp2_of(t);
+  sum = hn::Add(sum, power);
+  return power;
+}
+
+/// 2^t times a factor.
+class ScaledExp2 {
+ public:
+  explicit ScaledExp2(float factor) : factor_(hn::Set(Floats(), factor)) {}
+
+  HWY_INLINE FloatVector operator()(FloatVector t) const { return hn::Mul(exp2_of(t), factor_); }
+
+ private:
+  FloatVector factor_;
+};
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace lossgrid
