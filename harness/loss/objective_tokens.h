@@ -124,7 +124,7 @@ struct SequenceTable {
     return data[sequence * stride + column];
   }
   SequenceTable part(int first, int count) const {
-    return {data + first, sequences, count, stride};
+    return {sequences == 0 ? data : data + first, sequences, count, stride};
   }
 };
 

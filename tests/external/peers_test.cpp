@@ -18,7 +18,7 @@ using ::testing::IsSupersetOf;
 const std::string kPeers = LOSSGRID_SOURCE_DIR "/python/peers/";
 const std::string kTwins = LOSSGRID_SOURCE_DIR "/tests/external/peer_twins.py";
 
-const std::string kFromLogits =
+const std::string kWholeLogits =
     "--case 'lens=40+24 mask=ragged vocab=96' "
     "--case 'lens=40+24 mask=ragged vocab=96 dtype=bf16 values=edge_mass' ";
 const std::string kFromHidden =
@@ -67,7 +67,7 @@ TEST_F(Peers, OfPyTorchAreRight) {
   const auto found = outcomes(
       {kPeers + "torch_cross_entropy.py", kPeers + "torch_linear_cross_entropy.py"},
       "torch_eager,torch_by_token,torch_linear_eager,torch_linear_cross_entropy",
-      kFromLogits + kFromHidden + kLargeLogits +
+      kWholeLogits + kFromHidden + kLargeLogits +
           "--case 'lens=4+3 mask=all vocab=41 values=impossible_target' ",  // the loss is inf
       0);
   EXPECT_EQ(found.size(), 4U);
@@ -113,7 +113,7 @@ TEST_F(Peers, TwinsThatAreWrongAreRejected) {
        {"loss", "zero", "not_finite", "last_id", "ignored_row", "scale", "denominator"}) {
     twins += fmt::format(",of_logits:wrong={0},of_hidden:wrong={0}", way);
   }
-  const auto found = outcomes({kTwins}, twins, kFromLogits + kFromHidden, 10);
+  const auto found = outcomes({kTwins}, twins, kWholeLogits + kFromHidden, 10);
   EXPECT_EQ(found.size(), 16U);
   for (const auto& [name, outcome] : found) {
     const bool is_wrong = name.find("wrong") != std::string::npos;

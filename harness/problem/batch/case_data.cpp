@@ -45,8 +45,8 @@ void fill_ragged(const RandomStream& random, std::vector<std::uint8_t>& mask, st
     mask[t] = random.uniform(static_cast<std::uint64_t>(t)) < 0.7 ? 1 : 0;
   }
   // A prefix of ones hides a mask that is shifted or counted by length, so chance may not make one.
-  const auto begin = mask.begin() + first + 1;
-  if (last - first >= 3 && std::is_sorted(begin, mask.begin() + last, std::greater<>())) {
+  if (last - first >= 3 &&
+      std::is_sorted(mask.begin() + first + 1, mask.begin() + last, std::greater<>())) {
     mask[first + 1] = 0;
     mask[last - 1] = 1;
   }

@@ -12,11 +12,13 @@ void cpu_gather_rows(const GatheredRows& gathered) {
   const std::size_t to_bytes = size * size_of(gathered.to_dtype);
   for (std::int64_t k = 0; k < gathered.rows; ++k) {
     std::byte* to = static_cast<std::byte*>(gathered.to) + static_cast<std::size_t>(k) * to_bytes;
-    const std::byte* from = static_cast<const std::byte*>(gathered.from) +
-                            static_cast<std::size_t>(gathered.source[k]) * from_bytes;
     if (gathered.source[k] < 0) {
       std::memset(to, 0, to_bytes);
-    } else if (gathered.from_dtype == gathered.to_dtype) {
+      continue;
+    }
+    const std::byte* from = static_cast<const std::byte*>(gathered.from) +
+                            static_cast<std::size_t>(gathered.source[k]) * from_bytes;
+    if (gathered.from_dtype == gathered.to_dtype) {
       std::memcpy(to, from, to_bytes);
     } else {
       const auto* narrow = reinterpret_cast<const bf16*>(from);

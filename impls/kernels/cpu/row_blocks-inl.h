@@ -124,6 +124,29 @@ HWY_INLINE hn::Vec<Words> rounded_to_bf16(FloatVector value) {
   return hn::BitCast(Words(), hn::Sub(large, hn::Sub(large, value)));
 }
 
+#if HWY_TARGET <= HWY_AVX3
+inline const bool kRoundsToBf16 = __builtin_cpu_supports("avx512bf16") != 0;
+
+/// Rounds two vectors to bf16 and interleaves them. An instruction that Highway 1.0 has no target
+/// for.
+HWY_INLINE hn::Vec<Words> pairs_by_instruction(FloatVector even, FloatVector odd) {
+  alignas(64) static constexpr std::uint16_t kInterleaved[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  __m512i halves;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves) : "v"(even.raw), "v"(odd.raw));
+  return hn::Vec<Words>{_mm512_permutexvar_epi16(_mm512_load_si512(kInterleaved), halves)};
+}
+#endif
+
+/// Rounds two vectors to bf16 and interleaves them.
+HWY_INLINE hn::Vec<Words> rounded_pairs(FloatVector even, FloatVector odd) {
+#if HWY_TARGET <= HWY_AVX3
+  if (kRoundsToBf16) return pairs_by_instruction(even, odd);
+#endif
+  return hn::Or(hn::ShiftRight<16>(rounded_to_bf16(even)), rounded_to_bf16(odd));
+}
+
 template <bool kStream>
 HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -132,8 +155,7 @@ HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
   const Words words;
   auto* pairs = reinterpret_cast<std::uint32_t*>(out);
   for (std::size_t k = 0; k < kVectors; k += 2) {
-    const auto pair =
-        hn::Or(hn::ShiftRight<16>(rounded_to_bf16(values[k])), rounded_to_bf16(values[k + 1]));
+    const auto pair = rounded_pairs(values[k], values[k + 1]);
     if constexpr (kStream) {
       hn::Stream(pair, words, pairs + k / 2 * kVectorSize);
     } else {
