@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "harness/core/dtype.h"
@@ -36,6 +37,8 @@ inline constexpr std::size_t kLanes = 64;
 inline constexpr std::size_t kVectorSize = hn::MaxLanes(Floats());
 inline constexpr std::size_t kVectors = kLanes / kVectorSize;
 static_assert(kVectors % 2 == 0);
+// 16 adds a lane, then a tree of 6.
+inline constexpr std::int64_t kBlockSize = 1024;
 
 /// Calls f(k) for the vectors of a step, k a constant. Sums in an array stay in registers then; in
 /// a loop over k GCC 12 keeps them in memory.
@@ -47,8 +50,6 @@ template <typename F>
 HWY_INLINE void each_vector(const F& f) {
   each_vector(f, std::make_index_sequence<kVectors>());
 }
-// 16 adds a lane, then a tree of 6.
-inline constexpr std::int64_t kBlockSize = 1024;
 
 inline constexpr float kLog2e = 1.44269504f;
 // Beyond it, shift L - fl(shift L) would not be small.

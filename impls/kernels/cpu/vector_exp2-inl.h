@@ -38,6 +38,8 @@ alignas(64) inline constexpr float kPowers[32] = {
 struct Exp2Factors {
   __m512 scaled;
   __m512 polynomial;
+
+  HWY_INLINE FloatVector product() const { return FloatVector{_mm512_mul_ps(scaled, polynomial)}; }
 };
 
 /// `low` and `high`: the table, or a multiple of it.
@@ -60,15 +62,14 @@ HWY_INLINE Exp2Factors exp2_factors(FloatVector t) {
 }
 
 HWY_INLINE FloatVector exp2_of(FloatVector t) {
-  const Exp2Factors factors = exp2_factors(t);
-  return FloatVector{_mm512_mul_ps(factors.scaled, factors.polynomial)};
+  return exp2_factors(t).product();
 }
 
 /// Adds 2^t to a sum, rounded once, and returns 2^t.
 HWY_INLINE FloatVector add_exp2(FloatVector t, FloatVector& sum) {
   const Exp2Factors factors = exp2_factors(t);
   sum = FloatVector{_mm512_fmadd_ps(factors.scaled, factors.polynomial, sum.raw)};
-  return FloatVector{_mm512_mul_ps(factors.scaled, factors.polynomial)};
+  return factors.product();
 }
 
 /// 2^t times a factor.
@@ -79,8 +80,7 @@ class ScaledExp2 {
         high_(_mm512_mul_ps(_mm512_load_ps(kPowers + 16), _mm512_set1_ps(factor))) {}
 
   HWY_INLINE FloatVector operator()(FloatVector t) const {
-    const Exp2Factors factors = exp2_factors(t.raw, low_, high_);
-    return FloatVector{_mm512_mul_ps(factors.scaled, factors.polynomial)};
+    return exp2_factors(t.raw, low_, high_).product();
   }
 
  private:
