@@ -5,14 +5,14 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/core/dtype.h"
+#include "harness/verify/clamped_divergence.h"
+#include "harness/verify/divergence_summands.h"
+#include "harness/verify/divergence_tail.h"
 
 namespace lossgrid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSmallestNormal = std::numeric_limits<float>::min();
-const double kU4 = 4 * unit_roundoff(DType::f32);
 
 bool is_left_out(const Divergence& divergence, double teacher) {
   return divergence.on_support() && teacher == -kInfinity;
@@ -49,11 +49,6 @@ Softmax softmax_of(std::span<const double> logits, std::span<const double> error
   return softmax;
 }
 
-/// Returns size * x; 0 if one of them is 0, whatever the other.
-double times(double size, double x) {
-  return size == 0 || x == 0 ? 0 : size * x;
-}
-
 /// Returns ln(b q + (1 - b) p) of the logarithms of both.
 double log_mixture(double beta, double log_q, double log_p) {
   const double a = std::log(beta) + log_q;
@@ -61,10 +56,6 @@ double log_mixture(double beta, double log_q, double log_p) {
   const double larger = std::max(a, b);
   if (larger == -kInfinity) return larger;
   return larger + std::log(std::exp(a - larger) + std::exp(b - larger));
-}
-
-ChainBound sum_of(const ChainBound& a, const ChainBound& b) {
-  return {a.fixed + b.fixed, a.per_add + b.per_add};
 }
 
 /// The logarithms of one column with their errors.
@@ -112,8 +103,6 @@ Logs logs_of(const DivergenceTruth& truth, double student, double teacher, doubl
   return logs;
 }
 
-const double kLogSmallestTail = std::log(Divergence::kSmallestTail);
-
 /// Returns the numbers of an id that was not sent, as its share of the tail.
 Logs logs_of_part(const DivergenceTruth& truth, double student, double student_error) {
   const TailTruth& tail = truth.tail;
@@ -158,88 +147,6 @@ Logs logs_of_tail(const DivergenceTruth& truth) {
   return logs;
 }
 
-/// Returns the tail of a row, the logits of whose teacher are ln q.
-TailTruth tail_of(const DivergenceTruth& truth, const DistilledLogits& logits) {
-  constexpr int kManyAdds = 4096;  // q' may be less by the error of so many
-  TailTruth tail;
-  double p = 0;
-  double sent = 0;
-  ChainBound sent_error{kU4, 0};
-  for (std::size_t v = 0; v < logits.student.size(); ++v) {
-    if (logits.teacher[v] == -kInfinity) {
-      const double of_id = std::exp(truth.p.log_p(logits.student[v]));
-      p += of_id;
-      tail.p_error.add(of_id, truth.p.error(logits.student[v], logits.student_errors[v]));
-      continue;
-    }
-    const double q = std::exp(logits.teacher[v]);
-    sent += q;
-    sent_error.fixed += q * (kU4 * (8 + std::abs(logits.teacher[v])) + logits.teacher_errors[v]);
-    sent_error.per_add += q * unit_roundoff(DType::f32);
-  }
-  tail.log_p = std::log(p);
-  if (p > 0) {
-    tail.p_error = {tail.p_error.fixed / p + kU4 * (4 + std::abs(tail.log_p)),
-                    tail.p_error.per_add / p};
-  }
-  const double q = std::max(1 - sent, Divergence::kSmallestTail);
-  const double least = std::max(q - sent_error.at(kManyAdds), Divergence::kSmallestTail);
-  tail.log_q = std::log(q);
-  tail.q_error.add(1 / least, sent_error);
-  tail.q_error.fixed += kU4 * (2 + std::abs(tail.log_q));
-  tail.mass = tail.has_gradient() ? sent + q : sent;
-  tail.mass_error = sent_error;
-  if (tail.has_gradient()) tail.mass_error.add(1, sent_error);
-  return tail;
-}
-
-/// The numbers of one column of a clamped divergence; those of q are 0 where nothing was sent.
-struct ClampedLogs {
-  double q = 0;       // exp(log_q)
-  double q_left = 0;  // that where ln p has a gradient
-  double p = 0;
-  double log_q = 0;  // both are at least the clamp
-  double log_p = 0;
-  double distance = 0;  // of ln p from the clamp
-  ChainBound p_error;
-  ChainBound q_error;
-
-  /// True if a computation may find ln p on the other side of the clamp.
-  bool straddles(int serial_adds) const {
-    return q > 0 && std::abs(distance) <= p_error.at(serial_adds);
-  }
-};
-
-ClampedLogs clamped_logs_of(const DivergenceTruth& truth, double student, double teacher,
-                            double student_error, double teacher_error) {
-  const double least = truth.divergence.log_prob_min;
-  const double log_p = truth.p.log_p(student);
-  ClampedLogs logs;
-  logs.p = std::exp(log_p);
-  logs.p_error = truth.p.error(student, student_error);
-  if (teacher == -kInfinity) return logs;
-  logs.log_q = std::max(teacher, least);
-  logs.log_p = std::max(log_p, least);
-  logs.distance = log_p == least ? 0 : log_p - least;
-  logs.q = std::exp(logs.log_q);
-  logs.q_left = log_p > least ? logs.q : 0;
-  logs.q_error = {truth.q.own_error(teacher) + teacher_error};
-  return logs;
-}
-
-/// Adds w l to a sum, with its errors.
-void add_summand(double w, double l, const ChainBound& w_error, const ChainBound& l_error,
-                 double& sum, ChainBound& error) {
-  if (w == 0) return;
-  sum += w * l;
-  if (std::isinf(l)) return;
-  error.add(w * std::abs(l), w_error);
-  error.add(w, l_error);
-  error.fixed += w * kU4 * std::abs(l);
-  if (w < kSmallestNormal) error.fixed += kSmallestNormal * std::abs(l);
-  error.per_add += w * std::abs(l) * unit_roundoff(DType::f32);
-}
-
 }  // namespace
 
 bool Softmax::is_distribution() const {
@@ -261,18 +168,6 @@ double Softmax::own_error(double logit) const {
   return kU4 * (2 + std::abs(std::log(sum))) + kU4 * distance;
 }
 
-bool TailTruth::has_gradient() const {
-  return log_p >= kLogSmallestTail;
-}
-
-bool TailTruth::straddles(int serial_adds) const {
-  return std::abs(log_p - kLogSmallestTail) <= p_error.at(serial_adds);
-}
-
-double TailTruth::log_ratio() const {
-  return std::max(log_p, kLogSmallestTail) - log_q;
-}
-
 bool DivergenceTruth::has_gradient() const {
   return !std::isnan(value) && std::isfinite(of_student);
 }
@@ -280,38 +175,6 @@ bool DivergenceTruth::has_gradient() const {
 bool DivergenceTruth::gradient_adds_up() const {
   return std::isfinite(value);
 }
-
-namespace {
-
-/// Adds D and R of a clamped divergence.
-void add_clamped_sums(const DistilledLogits& logits, DivergenceTruth& truth) {
-  for (std::size_t v = 0; v < logits.student.size(); ++v) {
-    const ClampedLogs at = clamped_logs_of(truth, logits.student[v], logits.teacher[v],
-                                           logits.student_errors[v], logits.teacher_errors[v]);
-    add_summand(at.q, at.log_q - at.log_p, at.q_error, sum_of(at.q_error, at.p_error), truth.value,
-                truth.value_error);
-    add_summand(at.q_left, 1, at.q_error, {}, truth.of_student, truth.of_student_error);
-    for (std::size_t k = 0; k < kStraddleAdds.size(); ++k) {
-      if (at.straddles(kStraddleAdds[k])) truth.straddling[k] += at.q;
-    }
-  }
-}
-
-DivergenceColumn clamped_column(const DivergenceTruth& truth, const Enclosure& gradient,
-                                int serial_adds, const ClampedLogs& at) {
-  const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
-  const double direction = truth.of_student * at.p - at.q_left;
-  double error = at.p * truth.of_student * at.p_error.at(serial_adds) +
-                 at.p * truth.error_of_student(serial_adds) +
-                 at.q_left * at.q_error.at(serial_adds) +
-                 kU4 * (truth.of_student * at.p + at.q_left);
-  if (at.straddles(serial_adds)) error += at.q * (1 + at.q_error.at(serial_adds));
-  return {times(gradient.value, direction),
-          std::max(kSmallestNormal * std::max(1.0, largest), times(largest, error)),
-          times(gradient.radius(), std::abs(direction))};
-}
-
-}  // namespace
 
 double DivergenceTruth::error_of_student(int serial_adds) const {
   std::size_t k = 0;
@@ -431,8 +294,8 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
   DivergenceColumn column;
   if (is_left_out(divergence, teacher) || student == -kInfinity) return column;
   if (divergence.is_clamped()) {
-    return clamped_column(truth, gradient, serial_adds,
-                          clamped_logs_of(truth, student, teacher, student_error, teacher_error));
+    return clamped_column(truth, gradient, serial_adds, student, teacher, student_error,
+                          teacher_error);
   }
   const bool is_part_of_tail = divergence.has_tail() && teacher == -kInfinity;
   const Logs at = is_part_of_tail ? logs_of_part(truth, student, student_error)
@@ -469,7 +332,7 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
   column.want = times(gradient.value, direction);
   column.computation =
-      std::max(kSmallestNormal * std::max(1.0, largest * underflow), times(largest, error));
+      std::max(kSmallestNormalFloat * std::max(1.0, largest * underflow), times(largest, error));
   column.objective = times(gradient.radius(), std::abs(direction));
   return column;
 }
