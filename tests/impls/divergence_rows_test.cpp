@@ -13,10 +13,7 @@
 #include <gmock/gmock.h>
 
 #include "distilled_shards.h"
-#include "harness/core/philox.h"
-#include "harness/device/backend.h"
 #include "harness/device/device_work.h"
-#include "harness/device/emulated_device.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "impls/reference_divergence.h"
 #include "impls/teacher_rows.h"
