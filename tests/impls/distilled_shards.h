@@ -16,10 +16,8 @@
 
 #include "divergence_rows_truth.h"
 #include "harness/core/philox.h"
-#include "harness/device/emulated_device.h"
-#include "harness/device/kernel/rank_threads.h"
 #include "impls/kernels/divergence_rows.h"
-#include "kernel_targets.h"
+#include "row_kernels.h"
 
 namespace lossgrid {
 namespace divergence_shards {
@@ -28,16 +26,9 @@ using Kind = Divergence::Kind;
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class DivergenceRows : public OnEveryTarget {
+class DivergenceRows : public RowKernels {
  protected:
-  DivergenceRows() { set_rank_threads(1); }
-  ~DivergenceRows() override { set_rank_threads(1 << 20); }
-
-  /// Returns the device of the rows; null: the processor.
-  Device* device() const { return GetParam() == kEmulated ? emulated_.get() : nullptr; }
-
- private:
-  const std::unique_ptr<Device> emulated_ = make_emulated_device();
+  DivergenceRows() : RowKernels(1) {}
 };
 
 inline constexpr std::size_t kRows = 11;

@@ -4,7 +4,6 @@
 // rows in which the first elements are far from the maximum.
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -14,10 +13,10 @@
 
 #include "harness/core/philox.h"
 #include "harness/device/backend.h"
-#include "harness/device/emulated_device.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "impls/kernels/rows.h"
 #include "kernel_targets.h"
+#include "row_kernels.h"
 #include "softmax_rows_kinds.h"
 #include "trial_fixture.h"
 
@@ -57,19 +56,10 @@ std::string label(Kind kind, std::int64_t vocab, DType dtype) {
   return fmt::format("kind {} vocab {} {}", static_cast<int>(kind), vocab, name(dtype));
 }
 
-class SoftmaxRows : public OnEveryTarget {
+class SoftmaxRows : public RowKernels {
  protected:
-  SoftmaxRows() {
-    set_rank_threads(2);
-    if (GetParam() == kEmulated) device_of_test() = emulated_.get();
-  }
-  ~SoftmaxRows() override {
-    set_rank_threads(1 << 20);
-    device_of_test() = nullptr;
-  }
-
- private:
-  const std::unique_ptr<Device> emulated_ = make_emulated_device();
+  SoftmaxRows() : RowKernels(2) { device_of_test() = device(); }
+  ~SoftmaxRows() override { device_of_test() = nullptr; }
 };
 
 /// Every width; every third one under sanitizers, which are slow.

@@ -5,31 +5,21 @@
 
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/core/philox.h"
-#include "harness/device/emulated_device.h"
-#include "harness/device/kernel/rank_threads.h"
 #include "impls/kernels/rows.h"
-#include "kernel_targets.h"
+#include "row_kernels.h"
 #include "term_rows_truth.h"
 #include "trial_fixture.h"
 
 namespace lossgrid {
 namespace term_shards {
 
-class TermRows : public OnEveryTarget {
+class TermRows : public RowKernels {
  protected:
-  TermRows() { set_rank_threads(2); }
-  ~TermRows() override { set_rank_threads(1 << 20); }
-
-  /// Returns the device of the rows; null: the processor.
-  Device* device() const { return GetParam() == kEmulated ? emulated_.get() : nullptr; }
-
- private:
-  const std::unique_ptr<Device> emulated_ = make_emulated_device();
+  TermRows() : RowKernels(2) {}
 };
 
 inline constexpr std::size_t kRows = 8;

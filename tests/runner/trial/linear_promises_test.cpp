@@ -69,14 +69,14 @@ TEST(LinearPromises, SeesAWriteToAPaddingId) {
         if (gradients) gradients->weight[12 * kHidden + 1] += 1e-3f;
       },
       {2, 1});
-  EXPECT_THAT(invariant_of(rows, "padded_vocab_zero"),
+  EXPECT_THAT(invariant_with_detail(rows, "padded_vocab_zero"),
               "failed: 1 elements, first: rank 1, vocab id 25");
   const TrialRecord columns = spoiled(
       [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
         if (gradients) gradients->weight[2 * kWidth + 12] = std::nanf("");
       },
       {2, 1}, std::string(kCase) + " weight_layout=hidden_vocab tied_embedding=true");
-  EXPECT_THAT(invariant_of(columns, "padded_vocab_zero"), HasSubstr("vocab id 25"));
+  EXPECT_THAT(invariant_with_detail(columns, "padded_vocab_zero"), HasSubstr("vocab id 25"));
 }
 
 TEST(LinearPromises, SeesAMaskedRowThatIsNotZero) {
@@ -86,7 +86,7 @@ TEST(LinearPromises, SeesAMaskedRowThatIsNotZero) {
       },
       {1, 1});
   EXPECT_EQ(failures_of(record), "masked_rows_zero ");
-  EXPECT_THAT(invariant_of(record, "masked_rows_zero"), HasSubstr("sequence 0, token 7"));
+  EXPECT_THAT(invariant_with_detail(record, "masked_rows_zero"), HasSubstr("sequence 0, token 7"));
 }
 
 TEST(LinearPromises, SeesAnElementThatWasNotWritten) {
@@ -98,7 +98,7 @@ TEST(LinearPromises, SeesAnElementThatWasNotWritten) {
       },
       {1, 1});
   EXPECT_THAT(failures_of(record), HasSubstr("every_element_written"));
-  EXPECT_EQ(invariant_of(record, "every_element_written"),
+  EXPECT_EQ(invariant_with_detail(record, "every_element_written"),
             "failed: 1 elements, first: rank 0, sequence 0, token 0");
 }
 
@@ -144,7 +144,8 @@ TEST(LinearPromises, SeesTpRanksThatHoldDifferentHiddenGradients) {
         g = std::nextafter(g, 1.0f);
       },
       {2, 1});
-  EXPECT_THAT(invariant_of(record, "same_bits_on_all_ranks"), HasSubstr("another d hidden"));
+  EXPECT_THAT(invariant_with_detail(record, "same_bits_on_all_ranks"),
+              HasSubstr("another d hidden"));
 }
 
 TEST(LinearPromises, SeesAWeightGradientThatChangesFromRunToRun) {
@@ -186,7 +187,7 @@ TEST(LinearPromises, SeesAWriteToThePaddingOfABias) {
         if (gradients) gradients->bias[12] = std::nanf("");
       },
       {2, 1});
-  EXPECT_EQ(invariant_of(record, "padded_vocab_zero"),
+  EXPECT_EQ(invariant_with_detail(record, "padded_vocab_zero"),
             "failed: 1 elements, first: rank 1, vocab id 25");
 }
 

@@ -4,11 +4,10 @@
 
 #include <chrono>
 #include <string>
-#include <string_view>
 
-#include "harness/core/error.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
+#include "trial_fixture.h"
 
 namespace lossgrid {
 namespace linear_setup {
@@ -26,19 +25,7 @@ inline TrialSetup setup_of(const std::string& case_text, const std::string& impl
   return make_trial(prepare(make_problem(parse_case(case_text))), implementation, grid);
 }
 
-inline TrialRecord record_of(const std::string& case_text, const std::string& implementation,
-                             const Grid& grid) {
-  return run_trial(setup_of(case_text, implementation, grid), seconds(60)).record;
-}
-
-inline const CheckRecord& check_of(const TrialRecord& record, std::string_view name) {
-  for (const CheckRecord& check : record.checks) {
-    if (check.name == name) return check;
-  }
-  throw Error(ErrorCode::internal, "no check " + std::string(name));
-}
-
-inline std::string invariant_of(const TrialRecord& record, const std::string& name) {
+inline std::string invariant_with_detail(const TrialRecord& record, const std::string& name) {
   for (const InvariantRecord& invariant : record.invariants) {
     if (invariant.name == name) return invariant.status + ": " + invariant.detail;
   }

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 TEST(LinearTrial, RecordsWhatItCompared) {
   for (const char* implementation : {"reference", "linear_ce:chunk_tokens=4"}) {
-    const TrialRecord record = record_of(kCase, implementation, {2, 2, 1, true});
+    const TrialRecord record = run_case(kCase, implementation, {2, 2, 1, true});
     ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
     // Rows that take part: 7 + 15, on one TP rank each; all 25 ids, once.
     EXPECT_EQ(check_of(record, "grad_hidden").compared, 22 * kHidden);
@@ -33,9 +33,10 @@ TEST(LinearTrial, RecordsWhatItCompared) {
       EXPECT_TRUE(record.fingerprints.contains(gradient));
     }
     EXPECT_FALSE(record.fingerprints.contains("grad_logits"));
-    EXPECT_EQ(invariant_of(record, "gradient_rows_sum_to_zero"),
+    EXPECT_EQ(invariant_with_detail(record, "gradient_rows_sum_to_zero"),
               "not_run: starts from hidden states");
-    EXPECT_EQ(invariant_of(record, "shift_invariance"), "not_run: starts from hidden states");
+    EXPECT_EQ(invariant_with_detail(record, "shift_invariance"),
+              "not_run: starts from hidden states");
     EXPECT_TRUE(record.sp);
     EXPECT_THAT(record.id, HasSubstr("|tp2cp2sp|"));
     EXPECT_THAT(record.reproduce, HasSubstr("--grid tp2cp2sp "));
@@ -46,27 +47,27 @@ TEST(LinearTrial, RecordsWhatItCompared) {
 /// Ranks add gradients of the weight block by block; these have two.
 TEST(LinearTrial, ComparesEveryElementOfALargeWeight) {
   const TrialRecord record =
-      record_of("lens=3+2 vocab=70 hidden=1000 mask=all", "linear_ce", {1, 2});
+      run_case("lens=3+2 vocab=70 hidden=1000 mask=all", "linear_ce", {1, 2});
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
   EXPECT_EQ(check_of(record, "grad_weight").compared, 70 * 1000);
 }
 
 TEST(LinearTrial, RecordsChunksAndChoices) {
   // Padded to multiples of 4 over CP: 8 + 16 rows, 12 on a CP rank.
-  const TrialRecord record = record_of(kCase, "linear_ce:chunk_tokens=5", {1, 2});
+  const TrialRecord record = run_case(kCase, "linear_ce:chunk_tokens=5", {1, 2});
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
   EXPECT_EQ(record.chunks, 3);
   EXPECT_TRUE(record.details.contains("gemm"));
   // Sums over a rank's two packs; the rank with the most counts.
   const TrialRecord parts =
-      record_of(std::string(kCase) + " microbatches=2 seed=1", "linear_ce:chunk_tokens=1", {1, 1});
+      run_case(std::string(kCase) + " microbatches=2 seed=1", "linear_ce:chunk_tokens=1", {1, 1});
   ASSERT_EQ(parts.status, TrialStatus::passed) << parts.reason;
   EXPECT_EQ(parts.chunks, parts.padded_tokens);
 }
 
 TEST(LinearTrial, CopiesOfHiddenGradientsCountOnce) {
-  const TrialRecord alone = record_of(kCase, "reference", {1, 1});
-  const TrialRecord copied = record_of(kCase, "reference", {4, 1});
+  const TrialRecord alone = run_case(kCase, "reference", {1, 1});
+  const TrialRecord copied = run_case(kCase, "reference", {4, 1});
   EXPECT_NEAR(copied.relative_l2.at("grad_hidden"), alone.relative_l2.at("grad_hidden"), 1e-12);
   EXPECT_EQ(copied.fingerprints.at("grad_hidden"), alone.fingerprints.at("grad_hidden"));
   // Every rank's copy is compared.
@@ -74,8 +75,8 @@ TEST(LinearTrial, CopiesOfHiddenGradientsCountOnce) {
 }
 
 TEST(LinearTrial, SequenceParallelismChangesNoBitOfTheReference) {
-  const TrialRecord whole = record_of(kCase, "reference", {2, 2});
-  const TrialRecord split = record_of(kCase, "reference", {2, 2, 1, true});
+  const TrialRecord whole = run_case(kCase, "reference", {2, 2});
+  const TrialRecord split = run_case(kCase, "reference", {2, 2, 1, true});
   ASSERT_EQ(split.status, TrialStatus::passed) << split.reason;
   EXPECT_EQ(split.fingerprints.at("grad_hidden"), whole.fingerprints.at("grad_hidden"));
 }
@@ -86,7 +87,7 @@ TEST(LinearTrial, WhatTakesSomethingElseIsSkippedWithoutATruth) {
   const TrialRecord logits = run_trial(setup, seconds(60)).record;
   EXPECT_EQ(logits.status, TrialStatus::skipped);
   EXPECT_EQ(logits.reason, "takes logits; the case starts from hidden states");
-  const TrialRecord hidden = record_of("lens=8 vocab=25", "linear_ce", {1, 1});
+  const TrialRecord hidden = run_case("lens=8 vocab=25", "linear_ce", {1, 1});
   EXPECT_EQ(hidden.status, TrialStatus::skipped);
   EXPECT_EQ(hidden.reason, "takes hidden states; the case starts from logits");
 }
