@@ -233,10 +233,26 @@ TEST_F(SuiteFile, SuitesOfAnInstallationComeFirstThenThoseAboveTheExecutable) {
 TEST(Suites, OfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
-  for (const std::string wanted :
-       {"ci", "distill", "dpo", "grpo", "gspo", "layouts", "linear", "linear_chunks", "perf",
-        "perf_gpu", "perf_grid", "perf_linear", "perf_slow_paths", "perf_smoke", "peers",
-        "regress/bf16_gradient_bias", "regress/c0_bin_fill", "smoke", "upstream"}) {
+  for (const std::string wanted : {"ci",
+                                   "distill",
+                                   "dpo",
+                                   "grpo",
+                                   "gspo",
+                                   "layouts",
+                                   "linear",
+                                   "linear_chunks",
+                                   "nightly",
+                                   "perf",
+                                   "perf_gpu",
+                                   "perf_grid",
+                                   "perf_linear",
+                                   "perf_slow_paths",
+                                   "perf_smoke",
+                                   "peers",
+                                   "regress/bf16_gradient_bias",
+                                   "regress/c0_bin_fill",
+                                   "smoke",
+                                   "upstream"}) {
     EXPECT_THAT(names, testing::Contains(wanted));
   }
   for (const std::string& name : names) {
