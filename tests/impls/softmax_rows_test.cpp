@@ -14,6 +14,7 @@
 #include "harness/core/philox.h"
 #include "harness/device/backend.h"
 #include "harness/device/kernel/rank_threads.h"
+#include "impls/kernels/cpu/memory_streams.h"
 #include "impls/kernels/rows.h"
 #include "kernel_targets.h"
 #include "row_kernels.h"
@@ -58,8 +59,17 @@ std::string label(Kind kind, std::int64_t vocab, DType dtype) {
 
 class SoftmaxRows : public RowKernels {
  protected:
-  SoftmaxRows() : RowKernels(2) { device_of_test() = device(); }
-  ~SoftmaxRows() override { device_of_test() = nullptr; }
+  SoftmaxRows() : RowKernels(2) {
+    device_of_test() = device();
+    reads_side_by_side() = true;
+  }
+  ~SoftmaxRows() override {
+    device_of_test() = nullptr;
+    reads_side_by_side() = by_processor_;
+  }
+
+ private:
+  const bool by_processor_ = reads_side_by_side();
 };
 
 /// Every width; every third one under sanitizers, which are slow.
@@ -73,7 +83,7 @@ std::vector<std::int64_t> vocabularies(std::vector<std::int64_t> all) {
 template <typename T>
 void check_statistics(Kind kind, std::int64_t vocab) {
   SCOPED_TRACE(label(kind, vocab, DTypeOf<T>::value));
-  constexpr std::int64_t kRows = 5;
+  constexpr std::int64_t kRows = 13;  // four with a target side by side, and some left
   Rows<T> rows(kind, vocab, kRows, vocab % 3);
   Statistics some(kRows);
   Statistics all(kRows);
@@ -119,10 +129,11 @@ template <typename T>
 void check_gradient(Kind kind, std::int64_t vocab, bool in_place, bool sweep) {
   SCOPED_TRACE(label(kind, vocab, DTypeOf<T>::value) + (in_place ? " in place" : "") +
                (sweep ? " sweep" : ""));
-  constexpr std::int64_t kRows = 7;
+  constexpr std::int64_t kRows = 13;
   Rows<T> rows(kind, vocab, kRows, vocab % 5);
   const Rows<T> before(kind, vocab, kRows, vocab % 5);
-  std::vector<float> grad{-0.5f, 0.0f, 0.25f, 0.0f, -1e-3f, 3.0f, -7.0f};
+  std::vector<float> grad{-0.5f, 0.0f, 0.25f, 0.0f, -1e-3f, 3.0f, -7.0f,
+                          0.5f,  1.0f, 2.0f,  0.1f, -0.2f,  0.3f};
   std::vector<T> out(static_cast<std::size_t>(kRows * vocab), T(99.0f));
   T* to = in_place ? static_cast<T*>(const_cast<void*>(rows.view.data)) : out.data();
   Statistics s(kRows);
@@ -180,7 +191,7 @@ TEST_P(SoftmaxRows, GradientIsThatOfTheFormula) {
 
 TEST_P(SoftmaxRows, OneSweepIsStatisticsAndGradient) {
   for (const Kind kind : kKinds) {
-    for (const std::int64_t vocab : vocabularies({1, 63, 64, 65, 257, 511, 1025, 3000})) {
+    for (const std::int64_t vocab : vocabularies({1, 63, 64, 65, 257, 511, 1025, 3000, 5200})) {
       for (const bool in_place : {false, true}) {
         check_gradient<float>(kind, vocab, in_place, true);
         if (kind != Kind::large_offset) check_gradient<bf16>(kind, vocab, in_place, true);
@@ -234,6 +245,56 @@ TEST_P(SoftmaxRows, StreamedSweepHasTheSameBits) {
     const std::int64_t never = std::numeric_limits<std::int64_t>::max();
     EXPECT_EQ(swept_from_a_line<float>(vocab, 0), swept_from_a_line<float>(vocab, never)) << vocab;
     EXPECT_EQ(swept_from_a_line<bf16>(vocab, 0), swept_from_a_line<bf16>(vocab, never)) << vocab;
+  }
+}
+
+/// Statistics and gradients of rows of all kinds, in bits, and the sums of a sweep.
+template <typename T>
+struct ResultsOfRows {
+  static constexpr std::int64_t kRows = 41;
+  Statistics some = Statistics(kRows);
+  Statistics all = Statistics(kRows);
+  Statistics swept = Statistics(kRows);
+  std::vector<T> gradient;
+
+  explicit ResultsOfRows(std::int64_t vocab) : gradient(static_cast<std::size_t>(kRows * vocab)) {
+    Rows<T> rows(Kind::mixed, vocab, kRows);
+    for (std::int64_t r = 0; r < kRows; r += 6) rows.targets[r] = -1;
+    const std::vector<float> grad(kRows, -0.125f);
+    done_statistics(rows.view, some.some());
+    done_statistics(rows.view, all.all());
+    done_gradient(rows.view, some.shift.data(), some.sum.data(), grad.data(), gradient.data());
+    std::vector<float> scratch(static_cast<std::size_t>(
+        forward_backward_scratch_floats(DTypeOf<T>::value, rows.view.shard, true)));
+    done_sweep(rows.view, grad.data(), scratch, swept.some(), const_cast<void*>(rows.view.data));
+  }
+};
+
+template <typename T>
+void check_side_by_side(std::int64_t vocab) {
+  SCOPED_TRACE(vocab);
+  const ResultsOfRows<T> together(vocab);
+  reads_side_by_side() = false;
+  const ResultsOfRows<T> alone(vocab);
+  reads_side_by_side() = true;
+  EXPECT_EQ(together.some.shift, alone.some.shift);
+  EXPECT_EQ(together.some.sum, alone.some.sum);
+  EXPECT_EQ(together.all.sum, alone.all.sum);
+  EXPECT_EQ(together.all.weighted, alone.all.weighted);
+  EXPECT_EQ(together.all.min, alone.all.min);
+  EXPECT_EQ(together.gradient, alone.gradient);
+  for (std::size_t r = 0; r < alone.swept.sum.size(); ++r) {
+    const double shifted = alone.swept.sum[r] * std::exp(static_cast<double>(alone.swept.shift[r]) -
+                                                         together.swept.shift[r]);
+    EXPECT_NEAR(together.swept.sum[r], shifted, 1e-5 * shifted) << r;
+  }
+}
+
+/// A row alone has the bits of a row beside others. A sweep adds up blocks in another order.
+TEST_P(SoftmaxRows, SameBitsSideBySide) {
+  for (const std::int64_t vocab : {17, 512, 1071, 5200}) {
+    check_side_by_side<float>(vocab);
+    check_side_by_side<bf16>(vocab);
   }
 }
 

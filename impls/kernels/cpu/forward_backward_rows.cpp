@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block i of the previous row becomes a gradient just before block i of this row is read: the
-// previous row and the scratch row are in the second cache then, and one scratch row is enough for
-// both. A block whose exponentials are relative to another shift than the final one has its own
-// factor.
+// Block i of the previous row becomes a gradient just before block i of this row is read, or at the
+// same time: the previous row and the scratch row are in the second cache then, and one scratch row
+// is enough for both. A block whose exponentials are relative to another shift than the final one
+// has its own factor.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "impls/kernels/cpu/forward_backward_rows.cpp"
@@ -13,8 +13,8 @@
 
 #include "impls/kernels/cpu/flush_denormals.h"
 #include "impls/kernels/cpu/forward_backward_rows.h"
+#include "impls/kernels/cpu/memory_streams.h"
 #include "impls/kernels/cpu/plain_rows.h"
-#include "impls/kernels/cpu/prefetch.h"
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/row_statistics-inl.h"
 
@@ -28,42 +28,84 @@ namespace HWY_NAMESPACE {
 inline constexpr std::int64_t kFusedPrefetchBytes = 4096;
 inline constexpr std::int64_t kInPlaceBlockSize = kBlockSize / 2;
 
-/// Sets e to 2^t for `count` elements, a multiple of kLanes; e may be x. Returns their sum.
-template <bool kFused, bool kInPlace, typename T>
-HWY_INLINE float exp_block(const T* x, std::int64_t count, float by, std::int64_t ahead, float* e) {
+/// A block of the previous row, whose gradient is e factor.
+template <typename T>
+struct FinishedBlock {
+  const float* e;
+  float factor;
+  T* to;
+};
+
+/// Blocks of one row that are computed side by side, and those of the previous row at their places.
+template <std::size_t kPlaces, typename T>
+struct SweptBlocks {
+  const T* x[kPlaces];
+  const T* ahead[kPlaces];  // to prefetch
+  float* e[kPlaces];        // exponentials; may be x, or that of `previous`
+  FinishedBlock<T> previous[kPlaces];
+};
+
+/// Sets e to 2^t for `count` elements, a multiple of kLanes, and `sums` to their sums. If
+/// kHasPrevious, writes the gradients of `previous`. Steps of all blocks and of both rows
+/// alternate, so that the processor follows several streams of memory, and reads, computes and
+/// writes at the same time.
+template <bool kFused, bool kInPlace, bool kStream, bool kHasPrevious, std::size_t kPlaces,
+          typename T>
+HWY_INLINE void sweep_blocks(const SweptBlocks<kPlaces, T>& blocks, std::int64_t count, float by,
+                             float (&sums)[kPlaces]) {
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
-  FloatVector sums[kVectors];
-  each_vector([&](auto k) HWY_ATTR { sums[k] = hn::Zero(d); });
+  FloatVector lanes[kPlaces][kVectors];
+  each_index<kPlaces>([&](auto p) LOSSGRID_INLINED {
+    each_vector([&](auto k) LOSSGRID_INLINED { lanes[p][k] = hn::Zero(d); });
+  });
   for (std::int64_t i = 0; i < count; i += kLanes) {
-    FloatVector values[kVectors];
-    prefetch_lanes<kInPlace>(x + i, ahead);
-    load_lanes(x + i, values);
-    each_vector([&](auto k) HWY_ATTR {
-      values[k] = add_exp2(distance<kFused>(values[k], shift), sums[k]);
+    each_index<kPlaces>([&](auto p) LOSSGRID_INLINED {
+      const FinishedBlock<T>& previous = blocks.previous[p];
+      FloatVector finished[kVectors];
+      FloatVector values[kVectors];
+      prefetch_lanes<kInPlace>(blocks.ahead[p] + i, 0);
+      if constexpr (kHasPrevious) load_lanes(previous.e + i, finished);
+      load_lanes(blocks.x[p] + i, values);
+      each_vector([&](auto k) LOSSGRID_INLINED {
+        if constexpr (kHasPrevious) finished[k] = hn::Mul(finished[k], hn::Set(d, previous.factor));
+        values[k] = add_exp2(distance<kFused>(values[k], shift), lanes[p][k]);
+      });
+      if constexpr (kHasPrevious) store_lanes<kStream>(finished, previous.to + i);
+      store_lanes<false>(values, blocks.e[p] + i);
     });
-    store_lanes<false>(values, e + i);
   }
-  return tree_sum(sums);
+  each_index<kPlaces>([&](auto p) LOSSGRID_INLINED { sums[p] = tree_sum(lanes[p]); });
 }
 
-template <bool kInPlace, typename T>
-HWY_INLINE float exp_part(const T* x, std::int64_t count, const Exponent& exponent,
-                          std::int64_t ahead, float* e) {
-  return exponent.fused ? exp_block<true, kInPlace>(x, count, exponent.scaled, ahead, e)
-                        : exp_block<false, kInPlace>(x, count, exponent.shift, ahead, e);
+template <bool kInPlace, bool kStream, bool kHasPrevious, std::size_t kPlaces, typename T>
+HWY_INLINE void sweep(const SweptBlocks<kPlaces, T>& blocks, std::int64_t count,
+                      const Exponent& exponent, float (&sums)[kPlaces]) {
+  if (exponent.fused) {
+    sweep_blocks<true, kInPlace, kStream, kHasPrevious>(blocks, count, exponent.scaled, sums);
+  } else {
+    sweep_blocks<false, kInPlace, kStream, kHasPrevious>(blocks, count, exponent.shift, sums);
+  }
 }
 
-/// Sets out to e factor for `count` elements, a multiple of kLanes; out may be e.
+/// Sets e to 2^t for `count` elements, a multiple of kLanes; e may be x. Returns their sum.
+template <typename T>
+HWY_INLINE float exp_block(const T* x, std::int64_t count, const Exponent& exponent, float* e) {
+  float sum[1];
+  sweep<false, false, false, 1, T>({{x}, {x}, {e}, {}}, count, exponent, sum);
+  return sum[0];
+}
+
+/// Writes the gradient of `count` elements, a multiple of kLanes.
 template <bool kStream, typename T>
-HWY_INLINE void scale_block(const float* e, std::int64_t count, float factor, T* out) {
+HWY_INLINE void finish_lanes(std::int64_t count, const FinishedBlock<T>& block) {
   const Floats d;
-  const FloatVector scale = hn::Set(d, factor);
+  const FloatVector scale = hn::Set(d, block.factor);
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
-    load_lanes(e + i, values);
+    load_lanes(block.e + i, values);
     for (FloatVector& value : values) value = hn::Mul(value, scale);
-    store_lanes<kStream>(values, out + i);
+    store_lanes<kStream>(values, block.to + i);
   }
 }
 
@@ -75,6 +117,10 @@ class ForwardBackward {
   // False: exponentials overwrite the logits.
   static constexpr bool kKeepsLogits = !kInPlace || sizeof(T) != sizeof(float);
   static constexpr std::int64_t kSize = kKeepsLogits ? kBlockSize : kInPlaceBlockSize;
+  // By registers, and by what was fastest.
+  static constexpr std::size_t kPlaces = HWY_TARGET > HWY_AVX3        ? 1
+                                         : kInPlace || sizeof(T) == 2 ? 2
+                                                                      : 4;
 
   ForwardBackward(const LogitsRows& rows, const float* grad, float* scratch,
                   const RowStatistics& out, T* gradient, bool stream)
@@ -84,6 +130,7 @@ class ForwardBackward {
         gradient_(gradient),
         columns_(rows.shard.valid()),
         whole_(columns_ / kLanes * kLanes),
+        place_(side_by_side_ ? whole_ / (std::int64_t{kPlaces} * kSize) * kSize : 0),
         stream_(stream),
         scratch_(scratch),
         shifts_(scratch + (kKeepsLogits ? whole_ : 0)),
@@ -108,12 +155,11 @@ class ForwardBackward {
     RunningSums running{Exponent(first_shift(x, columns_))};
     float* e = kKeepsLogits ? scratch_ : reinterpret_cast<float*>(to);
     float* shifts = shifts_ + (odd_ ? blocks() : 0);
-    for (std::int64_t begin = 0; begin < whole_; begin += kSize) {
-      const std::int64_t count = std::min(kSize, whole_ - begin);
-      if (!kKeepsLogits) raise_shift(largest_of(x + begin, count, ahead_), running);
-      finish_block(begin, count);
-      running.sum += run_block(x + begin, count, running, e + begin);
-      shifts[begin / kSize] = running.exponent.shift;
+    for (std::int64_t begin = 0; begin < place_; begin += kSize) {
+      run_blocks<kPlaces>(x, begin, kSize, running, e, shifts);
+    }
+    for (std::int64_t begin = std::int64_t{kPlaces} * place_; begin < whole_; begin += kSize) {
+      run_blocks<1>(x, begin, std::min(kSize, whole_ - begin), running, e, shifts);
     }
     finish_tail();
     run_tail(x, running);
@@ -167,19 +213,58 @@ class ForwardBackward {
     if (too_low || running.knows_nothing()) running.move(largest);
   }
 
-  float run_block(const T* x, std::int64_t count, RunningSums& running, float* e) {
-    if (kKeepsLogits && running.knows_nothing()) raise_shift(largest_of(x, count, 0), running);
-    const float sum = exp_part<kInPlace>(x, count, running.exponent, ahead_, e);
-    if (HWY_LIKELY(!kKeepsLogits || !is_too_large(sum))) return sum;
-    running.move(largest_of(x, count, 0));
-    return exp_part<kInPlace>(x, count, running.exponent, 0, e);
+  /// Computes the exponentials of a block at every place, `begin` elements behind its start, and
+  /// writes the gradients of these blocks of the previous row.
+  template <std::size_t kBlocks>
+  void run_blocks(const T* x, std::int64_t begin, std::int64_t count, RunningSums& running,
+                  float* e, float* shifts) {
+    SweptBlocks<kBlocks, T> blocks;
+    for (std::size_t p = 0; p < kBlocks; ++p) {
+      const std::int64_t at = begin + static_cast<std::int64_t>(p) * place_;
+      // Behind the end of a place comes its start in the next row.
+      const bool within = kBlocks == 1 || begin + ahead_ < place_;
+      const std::int64_t ahead = within ? ahead_ : ahead_ + rows_.shard.width - place_;
+      blocks.x[p] = x + at;
+      blocks.ahead[p] = blocks.x[p] + ahead;
+      blocks.e[p] = e + at;
+      if (previous_.to != nullptr) {
+        if (side_by_side_) {
+          blocks.previous[p] = block_of_previous(at);
+        } else {
+          finish_block(at, count);
+        }
+      }
+      if (!kKeepsLogits || running.knows_nothing()) {
+        raise_shift(largest_of(blocks.x[p], count, kKeepsLogits ? 0 : ahead), running);
+      }
+    }
+    float sums[kBlocks];
+    if (previous_.to == nullptr || !side_by_side_) {
+      sweep<kInPlace, false, false>(blocks, count, running.exponent, sums);
+    } else if (stream_) {
+      sweep<kInPlace, true, true>(blocks, count, running.exponent, sums);
+    } else {
+      sweep<kInPlace, false, true>(blocks, count, running.exponent, sums);
+    }
+    bool moved = false;
+    for (std::size_t p = 0; p < kBlocks; ++p) {
+      if (HWY_UNLIKELY(moved))
+        sums[p] = exp_block(blocks.x[p], count, running.exponent, blocks.e[p]);
+      if (HWY_UNLIKELY(kKeepsLogits && is_too_large(sums[p]))) {
+        running.move(largest_of(blocks.x[p], count, 0));
+        sums[p] = exp_block(blocks.x[p], count, running.exponent, blocks.e[p]);
+        moved = true;
+      }
+      running.sum += sums[p];
+      shifts[(begin + static_cast<std::int64_t>(p) * place_) / kSize] = running.exponent.shift;
+    }
   }
 
   void run_tail(const T* x, RunningSums& running) {
     if (whole_ == columns_) return;
     const Tail<T> tail(x + whole_, columns_ - whole_);
     raise_shift(largest_of(tail.elements, kLanes, 0), running);
-    running.sum += exp_part<kInPlace>(tail.elements, kLanes, running.exponent, 0, tail_);
+    running.sum += exp_block(tail.elements, kLanes, running.exponent, tail_);
   }
 
   float factor_of(float shift) const {
@@ -189,13 +274,16 @@ class ForwardBackward {
     return static_cast<float>(previous_.factor * to_last_shift);
   }
 
+  FinishedBlock<T> block_of_previous(std::int64_t begin) const {
+    return {previous_.e + begin, factor_of(previous_.shifts[begin / kSize]), previous_.to + begin};
+  }
+
   void finish_block(std::int64_t begin, std::int64_t count) {
     if (previous_.to == nullptr) return;
-    const float factor = factor_of(previous_.shifts[begin / kSize]);
     if (stream_) {
-      scale_block<true>(previous_.e + begin, count, factor, previous_.to + begin);
+      finish_lanes<true>(count, block_of_previous(begin));
     } else {
-      scale_block<false>(previous_.e + begin, count, factor, previous_.to + begin);
+      finish_lanes<false>(count, block_of_previous(begin));
     }
   }
 
@@ -205,7 +293,7 @@ class ForwardBackward {
     T* to = previous_.to;
     if (whole_ < columns_) {
       alignas(64) T scaled[kLanes];
-      scale_block<false>(tail_, kLanes, static_cast<float>(previous_.factor), scaled);
+      finish_lanes<false, T>(kLanes, {tail_, static_cast<float>(previous_.factor), scaled});
       std::copy_n(scaled, columns_ - whole_, to + whole_);
     }
     if (previous_.target >= 0) to[previous_.target] = static_cast<T>(previous_.target_gradient);
@@ -219,6 +307,8 @@ class ForwardBackward {
   T* gradient_;
   const std::int64_t columns_;
   const std::int64_t whole_;
+  const bool side_by_side_ = reads_side_by_side();
+  const std::int64_t place_;  // elements of each of kPlaces parts of a row; 0: one block at a time
   const bool stream_;
   float* scratch_;
   float* shifts_;  // [2, blocks]

@@ -26,6 +26,12 @@
 #include "harness/core/dtype.h"
 #include "impls/kernels/cpu/vector_exp2-inl.h"
 
+// Attributes of a lambda that becomes part of the loop around it. Left to itself GCC makes a
+// function of a large one, and sums and constants go through memory.
+#ifndef LOSSGRID_INLINED
+#define LOSSGRID_INLINED HWY_ATTR __attribute__((always_inline))
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
@@ -40,15 +46,21 @@ static_assert(kVectors % 2 == 0);
 // 16 adds a lane, then a tree of 6.
 inline constexpr std::int64_t kBlockSize = 1024;
 
-/// Calls f(k) for the vectors of a step, k a constant. Sums in an array stay in registers then; in
-/// a loop over k GCC 12 keeps them in memory.
+/// Calls f(k) for 0 <= k < kCount, k a constant. Sums in an array stay in registers then; in a loop
+/// over k GCC 12 keeps them in memory.
 template <typename F, std::size_t... k>
-HWY_INLINE void each_vector(const F& f, std::index_sequence<k...>) {
+HWY_INLINE void each_index(const F& f, std::index_sequence<k...>) {
   (f(std::integral_constant<std::size_t, k>()), ...);
 }
+template <std::size_t kCount, typename F>
+HWY_INLINE void each_index(const F& f) {
+  each_index(f, std::make_index_sequence<kCount>());
+}
+
+/// Calls f(k) for the vectors of a step.
 template <typename F>
 HWY_INLINE void each_vector(const F& f) {
-  each_vector(f, std::make_index_sequence<kVectors>());
+  each_index<kVectors>(f);
 }
 
 inline constexpr float kLog2e = 1.44269504f;
@@ -227,12 +239,13 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
   FloatVector sums[kVectors];
-  each_vector([&](auto k) HWY_ATTR { sums[k] = hn::Zero(d); });
+  each_vector([&](auto k) LOSSGRID_INLINED { sums[k] = hn::Zero(d); });
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    each_vector([&](auto k) HWY_ATTR { add_exp2(distance<kFused>(values[k], shift), sums[k]); });
+    each_vector([&](auto k)
+                    LOSSGRID_INLINED { add_exp2(distance<kFused>(values[k], shift), sums[k]); });
   }
   return tree_sum(sums);
 }
@@ -268,14 +281,14 @@ HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std
   const FloatVector nothing = hn::Neg(infinity);
   FloatVector sums[kVectors];
   FloatVector weighted[kVectors];
-  each_vector([&](auto k) HWY_ATTR { sums[k] = weighted[k] = hn::Zero(d); });
+  each_vector([&](auto k) LOSSGRID_INLINED { sums[k] = weighted[k] = hn::Zero(d); });
   FloatVector min = infinity;
   FloatVector max = nothing;
   for (std::int64_t i = 0; i < count; i += kLanes) {
     FloatVector values[kVectors];
     prefetch_lanes(x + i, ahead);
     load_lanes(x + i, values);
-    each_vector([&](auto k) HWY_ATTR {
+    each_vector([&](auto k) LOSSGRID_INLINED {
       max = hn::Max(max, values[k]);
       FloatVector t = distance<kFused>(values[k], shift);
       if constexpr (kOrdinary) {

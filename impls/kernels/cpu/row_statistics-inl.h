@@ -38,17 +38,24 @@ HWY_INLINE bool is_too_large(float block) {
 }
 
 template <typename T>
+HWY_INLINE float sum_of_lanes(const T* x, std::int64_t count, const Exponent& exponent,
+                              std::int64_t ahead) {
+  return exponent.fused ? sum_block<true>(x, count, exponent.scaled, ahead)
+                        : sum_block<false>(x, count, exponent.shift, ahead);
+}
+
+/// Returns the sum of fewer than kLanes elements.
+template <typename T>
+HWY_INLINE float sum_of_tail(const T* x, std::int64_t count, const Exponent& exponent) {
+  if (count == 0) return 0;
+  return sum_of_lanes(Tail<T>(x, count).elements, kLanes, exponent, 0);
+}
+
+template <typename T>
 HWY_INLINE float sum_of(const T* x, std::int64_t count, const Exponent& exponent,
                         std::int64_t ahead) {
   const std::int64_t whole = count / kLanes * kLanes;
-  float sum = exponent.fused ? sum_block<true>(x, whole, exponent.scaled, ahead)
-                             : sum_block<false>(x, whole, exponent.shift, ahead);
-  if (whole < count) {
-    const Tail<T> tail(x + whole, count - whole);
-    sum += exponent.fused ? sum_block<true>(tail.elements, kLanes, exponent.scaled, 0)
-                          : sum_block<false>(tail.elements, kLanes, exponent.shift, 0);
-  }
-  return sum;
+  return sum_of_lanes(x, whole, exponent, ahead) + sum_of_tail(x + whole, count - whole, exponent);
 }
 
 template <bool kOrdinary, typename T>
@@ -58,11 +65,11 @@ HWY_INLINE AllOfBlock all_of_lanes(const T* x, std::int64_t count, const Exponen
                         : all_of_block<false, kOrdinary>(x, count, exponent.shift, ahead);
 }
 
+/// Returns the results of a block. `all`: of its whole lanes, which count if they are ordinary.
 template <typename T>
-HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exponent,
-                             std::int64_t ahead) {
+HWY_INLINE AllOfBlock completed(const T* x, std::int64_t count, const Exponent& exponent,
+                                AllOfBlock all) {
   const std::int64_t whole = count / kLanes * kLanes;
-  AllOfBlock all = all_of_lanes<true>(x, whole, exponent, ahead);
   if (HWY_UNLIKELY(!(all.min > kLeastOrdinary))) all = all_of_lanes<false>(x, whole, exponent, 0);
   if (whole < count) {
     const Tail<T> tail(x + whole, count - whole);
@@ -73,9 +80,16 @@ HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exp
   return all;
 }
 
+template <typename T>
+HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exponent,
+                             std::int64_t ahead) {
+  const std::int64_t whole = count / kLanes * kLanes;
+  return completed(x, count, exponent, all_of_lanes<true>(x, whole, exponent, ahead));
+}
+
 /// Sums of a row so far, relative to the shift of `exponent`, its rounding error included.
 struct RunningSums {
-  Exponent exponent;
+  Exponent exponent = Exponent(kNoShift);
   double sum = 0;
   double weighted = 0;  // of 2^t t
 
@@ -123,52 +137,79 @@ double nan_or_zero(const T* x, std::int64_t count) {
   return 0;
 }
 
+/// Adds the sum of a block, `block`, relative to the running shift; raises the shift if that is too
+/// low.
+template <typename T>
+HWY_INLINE void add_sum(const T* x, std::int64_t count, float block, RunningSums& running) {
+  if (HWY_UNLIKELY(is_too_large(block))) {
+    running.move(largest_of(x, count, 0));
+    block = sum_of(x, count, running.exponent, 0);
+  }
+  running.sum += block;
+}
+
+template <typename T>
+HWY_INLINE void add_block(const T* x, std::int64_t count, std::int64_t ahead,
+                          RunningSums& running) {
+  if (HWY_UNLIKELY(running.knows_nothing())) {
+    const float largest = largest_of(x, count, ahead);
+    if (largest == -kInfinity) {
+      running.sum += nan_or_zero(x, count);
+      return;
+    }
+    running.move(largest);
+  }
+  add_sum(x, count, sum_of(x, count, running.exponent, ahead), running);
+}
+
 template <typename T>
 HWY_INLINE RowSums sums_of_row(const T* x, std::int64_t columns, std::int64_t ahead) {
   RunningSums running{Exponent(first_shift(x, columns))};
   for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
-    const std::int64_t count = std::min(kBlockSize, columns - begin);
-    if (HWY_UNLIKELY(running.knows_nothing())) {
-      const float largest = largest_of(x + begin, count, ahead);
-      if (largest == -kInfinity) {
-        running.sum += nan_or_zero(x + begin, count);
-        continue;
-      }
-      running.move(largest);
-    }
-    float block = sum_of(x + begin, count, running.exponent, ahead);
-    if (HWY_UNLIKELY(is_too_large(block))) {
-      running.move(largest_of(x + begin, count, 0));
-      block = sum_of(x + begin, count, running.exponent, 0);
-    }
-    running.sum += block;
+    add_block(x + begin, std::min(kBlockSize, columns - begin), ahead, running);
   }
   return finish_row(running, 0);
 }
 
-template <typename T>
-HWY_INLINE RowSums all_sums_of_row(const T* x, std::int64_t columns, std::int64_t ahead) {
-  RunningSums running{Exponent(first_shift(x, columns))};
+/// Running sums of a row and its extrema.
+struct RunningAll {
+  RunningSums sums;
   float min = kInfinity;
   float max = -kInfinity;
+};
+
+/// Adds a block whose results relative to the running shift are `block`; raises the shift if that
+/// is too low.
+template <typename T>
+HWY_INLINE void add_all(const T* x, std::int64_t count, AllOfBlock block, RunningAll& running) {
+  RunningSums& sums = running.sums;
+  if (HWY_UNLIKELY(is_too_large(block.sum) || sums.knows_nothing())) {
+    if (block.max == -kInfinity) {
+      sums.sum += nan_or_zero(x, count);
+      return;
+    }
+    sums.move(block.max);
+    block = all_of(x, count, sums.exponent, 0);
+  }
+  sums.sum += block.sum;
+  sums.weighted += block.weighted;
+  running.min = std::min(running.min, block.min);
+  running.max = std::max(running.max, block.max);
+}
+
+HWY_INLINE RowSums finish_all(RunningAll& running) {
+  if (running.sums.sum != 0) running.sums.move(running.max);
+  return finish_row(running.sums, running.min);
+}
+
+template <typename T>
+HWY_INLINE RowSums all_sums_of_row(const T* x, std::int64_t columns, std::int64_t ahead) {
+  RunningAll running{{Exponent(first_shift(x, columns))}};
   for (std::int64_t begin = 0; begin < columns; begin += kBlockSize) {
     const std::int64_t count = std::min(kBlockSize, columns - begin);
-    AllOfBlock block = all_of(x + begin, count, running.exponent, ahead);
-    if (HWY_UNLIKELY(is_too_large(block.sum) || running.knows_nothing())) {
-      if (block.max == -kInfinity) {
-        running.sum += nan_or_zero(x + begin, count);
-        continue;
-      }
-      running.move(block.max);
-      block = all_of(x + begin, count, running.exponent, 0);
-    }
-    running.sum += block.sum;
-    running.weighted += block.weighted;
-    min = std::min(min, block.min);
-    max = std::max(max, block.max);
+    add_all(x + begin, count, all_of(x + begin, count, running.sums.exponent, ahead), running);
   }
-  if (running.sum != 0) running.move(max);
-  return finish_row(running, min);
+  return finish_all(running);
 }
 
 }  // namespace HWY_NAMESPACE

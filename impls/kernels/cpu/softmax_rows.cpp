@@ -4,14 +4,19 @@
 #define HWY_TARGET_INCLUDE "impls/kernels/cpu/softmax_rows.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set
 //
+#include <algorithm>
+#include <array>
+#include <optional>
+
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "impls/kernels/cpu/flush_denormals.h"
+#include "impls/kernels/cpu/memory_streams.h"
 #include "impls/kernels/cpu/plain_rows.h"
-#include "impls/kernels/cpu/prefetch.h"
+#include "impls/kernels/cpu/row_batches.h"
 #include "impls/kernels/cpu/row_parts.h"
-#include "impls/kernels/cpu/row_statistics-inl.h"
+#include "impls/kernels/cpu/rows_side_by_side-inl.h"
 #include "impls/kernels/cpu/softmax_rows.h"
 #include "impls/kernels/cpu/streaming.h"
 #include "impls/kernels/cpu/term_rows.h"
@@ -21,28 +26,71 @@ namespace lossgrid {
 namespace HWY_NAMESPACE {
 
 template <typename T>
+const T* row_of(const LogitsRows& rows, std::int64_t r) {
+  return static_cast<const T*>(rows.data) + r * rows.shard.width;
+}
+
+/// The logits of a batch of rows, and of the batch behind it.
+template <std::size_t kRows, typename T>
+RowsSideBySide<kRows, T> side_by_side(const LogitsRows& rows, const RowBatch<kRows>& batch,
+                                      const RowBatch<kRows>& following) {
+  RowsSideBySide<kRows, T> logits;
+  for (std::size_t k = 0; k < kRows; ++k) {
+    logits.x[k] = row_of<T>(rows, batch.rows[k]);
+    logits.following[k] = k < following.count ? row_of<T>(rows, following.rows[k]) : logits.x[k];
+  }
+  return logits;
+}
+
+/// Statistics of the rows of a part: with `kAll` the weighted sums and the smallest logits too.
+template <bool kAll, std::size_t kRows, typename T>
 void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
   const FlushDenormals flush;
-  const bool all = out.weighted != nullptr;
   const std::int64_t columns = rows.shard.valid();
   const std::int64_t ahead = prefetch_elements<T>();
-  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) {
-    if (rows.targets[r] < 0) {
-      write_nothing(out, r);
-      continue;
-    }
-    const T* x = static_cast<const T*>(rows.data) + r * rows.shard.width;
-    const RowSums sums = all ? all_sums_of_row(x, columns, ahead) : sums_of_row(x, columns, ahead);
+  const auto has_target = [&](std::int64_t r) {
+    if (rows.targets[r] < 0) write_nothing(out, r);
+    return rows.targets[r] >= 0;
+  };
+  const auto write = [&](std::int64_t r, const RowSums& sums) {
     out.shift[r] = sums.shift;
     out.sum[r] = sums.sum;
     const bool owns = rows.shard.owns(rows.targets[r]);
+    const std::int64_t column = rows.targets[r] - rows.shard.begin;
     out.target[r] =
-        owns ? distance_to(static_cast<float>(x[rows.targets[r] - rows.shard.begin]), sums.shift)
-             : 0.0f;
-    if (!all) continue;
-    out.weighted[r] = sums.weighted;
-    out.min[r] = sums.min;
-  }
+        owns ? distance_to(static_cast<float>(row_of<T>(rows, r)[column]), sums.shift) : 0.0f;
+    if constexpr (kAll) {
+      out.weighted[r] = sums.weighted;
+      out.min[r] = sums.min;
+    }
+  };
+  using Batch = RowBatch<kRows>;
+  const auto compute = [&](const Batch& batch, const Batch& following) {
+    std::array<RowSums, kRows> sums;
+    if (kRows > 1 && reads_side_by_side() && batch.is_full()) {
+      const auto logits = side_by_side<kRows, T>(rows, batch, following);
+      constexpr std::int64_t kAhead = kPrefetchBytesSideBySide / sizeof(T);
+      if constexpr (kAll) {
+        all_sums_of_rows(logits, columns, kAhead, sums);
+      } else {
+        sums_of_rows(logits, columns, kAhead, sums);
+      }
+    } else {
+      for (std::size_t k = 0; k < batch.count; ++k) {
+        const T* x = row_of<T>(rows, batch.rows[k]);
+        sums[k] = kAll ? all_sums_of_row(x, columns, ahead) : sums_of_row(x, columns, ahead);
+      }
+    }
+    for (std::size_t k = 0; k < batch.count; ++k) write(batch.rows[k], sums[k]);
+  };
+  for_each_batch<kRows>(rows.rows, part, has_target, compute);
+}
+
+template <typename T>
+void statistics_of_part(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
+  if (out.weighted == nullptr)
+    return statistics_of_rows<false, kRowsSideBySide, T>(rows, out, part);
+  statistics_of_rows<true, kRowsOfAll, T>(rows, out, part);
 }
 
 template <bool kStream, typename T>
@@ -65,52 +113,125 @@ HWY_INLINE void scaled_rest(const T* x, std::int64_t count, const Exponent& expo
   std::copy_n(tail.elements, count, out);
 }
 
-template <typename T>
+/// One row and its gradient: - grad p, and that of the target. Between `head` and `tail` are whole
+/// lanes; if the row is streamed, they begin with a cache line.
+template <bool kStream, typename T>
+struct GradientRow {
+  const T* x;
+  T* to;
+  RowTarget target;
+  Exponent exponent;
+  float factor;
+  std::int64_t head;
+  std::int64_t tail;
+
+  GradientRow(const LogitsRows& rows, std::int64_t r, float shift, float sum, float grad, T* out)
+      : x(row_of<T>(rows, r)),
+        to(out + r * rows.shard.width),
+        target(rows, r, x, shift, sum),
+        exponent(shift),
+        factor(static_cast<float>(-static_cast<double>(grad) / sum *
+                                  exp2_of_small(exponent.rounding()))),
+        head(kStream ? before_line(to, rows.shard.valid()) : 0),
+        tail(head + (rows.shard.valid() - head) / kLanes * kLanes) {}
+
+  void write_lanes(std::int64_t ahead) const {
+    scaled_row<kStream>(x + head, tail - head, exponent, factor, ahead, to + head);
+  }
+
+  /// Writes all but the whole lanes, and the target.
+  void write_ends(const VocabShard& shard, float grad) const {
+    scaled_rest(x, head, exponent, factor, to);
+    scaled_rest(x + tail, shard.valid() - tail, exponent, factor, to + tail);
+    if (target.column >= 0) to[target.column] = static_cast<T>(grad * target.rest);
+    std::fill(to + shard.valid(), to + shard.width, T(0));
+  }
+};
+
+/// Rows whose whole lanes are written side by side.
+template <bool kStream, typename T>
+using GradientRows = std::array<std::optional<GradientRow<kStream, T>>, kRowsSideBySide>;
+
+/// True if all rows are there, have lanes at the same place, and shifts that take one operation.
+template <bool kStream, typename T>
+bool are_alike(const GradientRows<kStream, T>& rows) {
+  return std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+    return row && row->exponent.fused && row->head == rows[0]->head && row->tail == rows[0]->tail;
+  });
+}
+
+template <bool kStream, typename T>
+HWY_INLINE void write_lanes(const GradientRows<kStream, T>& rows,
+                            const RowsSideBySide<kRowsSideBySide, T>& logits,
+                            std::int64_t columns) {
+  constexpr std::int64_t kAhead = kPrefetchBytesSideBySide / sizeof(T);
+  const std::int64_t tail = rows[0]->tail;
+  for (std::int64_t begin = rows[0]->head; begin < tail; begin += kBlockSize) {
+    BlocksSideBySide<kRowsSideBySide, T> blocks;
+    std::array<float, kRowsSideBySide> factors;
+    std::array<T*, kRowsSideBySide> to;
+    for (std::size_t k = 0; k < kRowsSideBySide; ++k) {
+      blocks.x[k] = rows[k]->x + begin;
+      blocks.by[k] = rows[k]->exponent.scaled;
+      blocks.ahead[k] = logits.ahead(k, begin, columns, kAhead);
+      factors[k] = rows[k]->factor;
+      to[k] = rows[k]->to + begin;
+    }
+    scaled_blocks<kStream>(blocks, std::min(kBlockSize, tail - begin), factors, to);
+  }
+}
+
+template <bool kStream, typename T>
 void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* sum,
-                      const float* grad, void* out, bool stream, const RowPart& part) {
+                      const float* grad, T* out, const RowPart& part) {
   const FlushDenormals flush;
   const std::int64_t columns = rows.shard.valid();
-  const std::int64_t width = rows.shard.width;
   const std::int64_t ahead = prefetch_elements<T>();
-  for (std::int64_t r = part.first(); r < rows.rows; r = part.next(r)) {
-    T* to = static_cast<T*>(out) + r * width;
-    if (grad[r] == 0) {
-      std::fill_n(to, width, T(0));
-      continue;
+  const auto has_gradient = [&](std::int64_t r) {
+    if (grad[r] == 0) std::fill_n(out + r * rows.shard.width, rows.shard.width, T(0));
+    return grad[r] != 0;
+  };
+  using Batch = RowBatch<kRowsSideBySide>;
+  const auto compute = [&](const Batch& batch, const Batch& following) {
+    GradientRows<kStream, T> of_batch;
+    for (std::size_t k = 0; k < batch.count; ++k) {
+      const std::int64_t r = batch.rows[k];
+      of_batch[k].emplace(rows, r, shift[r], sum[r], grad[r], out);
     }
-    const T* x = static_cast<const T*>(rows.data) + r * width;
-    const RowTarget target(rows, r, x, shift[r], sum[r]);
-    const Exponent exponent(shift[r]);
-    const auto factor = static_cast<float>(-static_cast<double>(grad[r]) / sum[r] *
-                                           exp2_of_small(exponent.rounding()));
-    const std::int64_t head = stream ? before_line(to, columns) : 0;
-    const std::int64_t body = (columns - head) / kLanes * kLanes;
-    scaled_rest(x, head, exponent, factor, to);
-    if (stream) {
-      scaled_row<true>(x + head, body, exponent, factor, ahead, to + head);
+    if (kRowsSideBySide > 1 && reads_side_by_side() && are_alike<kStream, T>(of_batch)) {
+      const auto logits = side_by_side<kRowsSideBySide, T>(rows, batch, following);
+      write_lanes<kStream, T>(of_batch, logits, columns);
     } else {
-      scaled_row<false>(x + head, body, exponent, factor, ahead, to + head);
+      for (std::size_t k = 0; k < batch.count; ++k) of_batch[k]->write_lanes(ahead);
     }
-    scaled_rest(x + head + body, columns - head - body, exponent, factor, to + head + body);
-    if (target.column >= 0) to[target.column] = static_cast<T>(grad[r] * target.rest);
-    std::fill(to + columns, to + width, T(0));
-  }
-  if (stream) hwy::FlushStream();
+    for (std::size_t k = 0; k < batch.count; ++k) {
+      of_batch[k]->write_ends(rows.shard, grad[batch.rows[k]]);
+    }
+  };
+  for_each_batch<kRowsSideBySide>(rows.rows, part, has_gradient, compute);
+  if (kStream) hwy::FlushStream();
+}
+
+template <typename T>
+void gradient_of_part(const LogitsRows& rows, const float* shift, const float* sum,
+                      const float* grad, void* out, bool stream, const RowPart& part) {
+  if (stream) return gradient_of_rows<true>(rows, shift, sum, grad, static_cast<T*>(out), part);
+  gradient_of_rows<false>(rows, shift, sum, grad, static_cast<T*>(out), part);
 }
 
 void statistics_f32(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
-  statistics_of_rows<float>(rows, out, part);
+  statistics_of_part<float>(rows, out, part);
 }
 void statistics_bf16(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
-  statistics_of_rows<bf16>(rows, out, part);
+  statistics_of_part<bf16>(rows, out, part);
 }
 void gradient_f32(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                   void* out, bool stream, const RowPart& part) {
-  gradient_of_rows<float>(rows, shift, sum, grad, out, stream, part);
+  gradient_of_part<float>(rows, shift, sum, grad, out, stream, part);
 }
 void gradient_bf16(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                    void* out, bool stream, const RowPart& part) {
-  gradient_of_rows<bf16>(rows, shift, sum, grad, out, stream, part);
+  gradient_of_part<bf16>(rows, shift, sum, grad, out, stream, part);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,9 +9,9 @@
 
 #include "harness/problem/values/sampling_mask.h"
 #include "impls/kernels/cpu/flush_denormals.h"
+#include "impls/kernels/cpu/memory_streams.h"
 #include "impls/kernels/cpu/plain_rows.h"
 #include "impls/kernels/cpu/plain_term_rows.h"
-#include "impls/kernels/cpu/prefetch.h"
 #include "impls/kernels/cpu/row_parts.h"
 #include "impls/kernels/cpu/streaming.h"
 #include "impls/kernels/cpu/term_blocks-inl.h"

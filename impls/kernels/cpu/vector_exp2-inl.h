@@ -75,6 +75,7 @@ HWY_INLINE FloatVector add_exp2(FloatVector t, FloatVector& sum) {
 /// 2^t times a factor.
 class ScaledExp2 {
  public:
+  ScaledExp2() = default;
   explicit ScaledExp2(float factor)
       : low_(_mm512_mul_ps(_mm512_load_ps(kPowers), _mm512_set1_ps(factor))),
         high_(_mm512_mul_ps(_mm512_load_ps(kPowers + 16), _mm512_set1_ps(factor))) {}
@@ -116,6 +117,7 @@ HWY_INLINE FloatVector add_exp2(FloatVector t, FloatVector& sum) {
 /// 2^t times a factor.
 class ScaledExp2 {
  public:
+  ScaledExp2() = default;
   explicit ScaledExp2(float factor) : factor_(hn::Set(Floats(), factor)) {}
 
   HWY_INLINE FloatVector operator()(FloatVector t) const { return hn::Mul(exp2_of(t), factor_); }
