@@ -27,6 +27,7 @@ namespace HWY_NAMESPACE {
 // overlap.
 inline constexpr std::int64_t kFusedPrefetchBytes = 4096;
 inline constexpr std::int64_t kInPlaceBlockSize = kBlockSize / 2;
+inline constexpr std::int64_t kLeastSideBySideBytes = 32768;
 
 /// A block of the previous row, whose gradient is e factor.
 template <typename T>
@@ -117,10 +118,7 @@ class ForwardBackward {
   // False: exponentials overwrite the logits.
   static constexpr bool kKeepsLogits = !kInPlace || sizeof(T) != sizeof(float);
   static constexpr std::int64_t kSize = kKeepsLogits ? kBlockSize : kInPlaceBlockSize;
-  // By registers, and by what was fastest.
-  static constexpr std::size_t kPlaces = HWY_TARGET > HWY_AVX3        ? 1
-                                         : kInPlace || sizeof(T) == 2 ? 2
-                                                                      : 4;
+  static constexpr std::size_t kPlaces = HWY_TARGET <= HWY_AVX3 ? 2 : 1;  // by registers
 
   ForwardBackward(const LogitsRows& rows, const float* grad, float* scratch,
                   const RowStatistics& out, T* gradient, bool stream)
@@ -130,6 +128,8 @@ class ForwardBackward {
         gradient_(gradient),
         columns_(rows.shard.valid()),
         whole_(columns_ / kLanes * kLanes),
+        side_by_side_(
+            are_read_side_by_side(columns_ * std::int64_t{sizeof(T)}, kLeastSideBySideBytes)),
         place_(side_by_side_ ? whole_ / (std::int64_t{kPlaces} * kSize) * kSize : 0),
         stream_(stream),
         scratch_(scratch),
@@ -227,15 +227,16 @@ class ForwardBackward {
       blocks.x[p] = x + at;
       blocks.ahead[p] = blocks.x[p] + ahead;
       blocks.e[p] = e + at;
+      // First: its latency passes while the previous row is finished.
+      if (!kKeepsLogits || running.knows_nothing()) {
+        raise_shift(largest_of(blocks.x[p], count, kKeepsLogits ? 0 : ahead), running);
+      }
       if (previous_.to != nullptr) {
         if (side_by_side_) {
           blocks.previous[p] = block_of_previous(at);
         } else {
           finish_block(at, count);
         }
-      }
-      if (!kKeepsLogits || running.knows_nothing()) {
-        raise_shift(largest_of(blocks.x[p], count, kKeepsLogits ? 0 : ahead), running);
       }
     }
     float sums[kBlocks];
@@ -307,7 +308,7 @@ class ForwardBackward {
   T* gradient_;
   const std::int64_t columns_;
   const std::int64_t whole_;
-  const bool side_by_side_ = reads_side_by_side();
+  const bool side_by_side_;
   const std::int64_t place_;  // elements of each of kPlaces parts of a row; 0: one block at a time
   const bool stream_;
   float* scratch_;

@@ -23,6 +23,12 @@ inline bool& reads_side_by_side() {
   return helps;
 }
 
+/// True if rows of that many bytes are read side by side. Shorter ones than `least` are one stream
+/// of memory, and are faster one after the other.
+inline bool are_read_side_by_side(std::int64_t bytes, std::int64_t least) {
+  return reads_side_by_side() && bytes >= least;
+}
+
 template <typename T>
 std::int64_t prefetch_elements() {
   return reads_side_by_side() ? kPrefetchBytes / static_cast<std::int64_t>(sizeof(T)) : 0;

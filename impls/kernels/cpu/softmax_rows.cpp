@@ -30,10 +30,18 @@ const T* row_of(const LogitsRows& rows, std::int64_t r) {
   return static_cast<const T*>(rows.data) + r * rows.shard.width;
 }
 
-/// The logits of a batch of rows, and of the batch behind it.
+/// True if rows of that length are read side by side.
+template <typename T>
+bool are_side_by_side(std::int64_t columns) {
+  constexpr std::int64_t kLeastBytes = 8192;
+  const std::int64_t bytes = columns * static_cast<std::int64_t>(sizeof(T));
+  return kRowsSideBySide > 1 && are_read_side_by_side(bytes, kLeastBytes);
+}
+
+/// Returns the logits of a batch of rows, and of the batch behind it.
 template <std::size_t kRows, typename T>
-RowsSideBySide<kRows, T> side_by_side(const LogitsRows& rows, const RowBatch<kRows>& batch,
-                                      const RowBatch<kRows>& following) {
+RowsSideBySide<kRows, T> logits_of(const LogitsRows& rows, const RowBatch<kRows>& batch,
+                                   const RowBatch<kRows>& following) {
   RowsSideBySide<kRows, T> logits;
   for (std::size_t k = 0; k < kRows; ++k) {
     logits.x[k] = row_of<T>(rows, batch.rows[k]);
@@ -42,7 +50,8 @@ RowsSideBySide<kRows, T> side_by_side(const LogitsRows& rows, const RowBatch<kRo
   return logits;
 }
 
-/// Statistics of the rows of a part: with `kAll` the weighted sums and the smallest logits too.
+/// Statistics of the rows of a part, kRows side by side: with `kAll` the weighted sums and the
+/// smallest logits too.
 template <bool kAll, std::size_t kRows, typename T>
 void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
   const FlushDenormals flush;
@@ -67,8 +76,8 @@ void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const 
   using Batch = RowBatch<kRows>;
   const auto compute = [&](const Batch& batch, const Batch& following) {
     std::array<RowSums, kRows> sums;
-    if (kRows > 1 && reads_side_by_side() && batch.is_full()) {
-      const auto logits = side_by_side<kRows, T>(rows, batch, following);
+    if (kRows > 1 && batch.is_full()) {
+      const auto logits = logits_of<kRows, T>(rows, batch, following);
       constexpr std::int64_t kAhead = kPrefetchBytesSideBySide / sizeof(T);
       if constexpr (kAll) {
         all_sums_of_rows(logits, columns, kAhead, sums);
@@ -88,9 +97,14 @@ void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const 
 
 template <typename T>
 void statistics_of_part(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
-  if (out.weighted == nullptr)
-    return statistics_of_rows<false, kRowsSideBySide, T>(rows, out, part);
-  statistics_of_rows<true, kRowsOfAll, T>(rows, out, part);
+  const bool side_by_side = are_side_by_side<T>(rows.shard.valid());
+  if (out.weighted != nullptr) {
+    side_by_side ? statistics_of_rows<true, kRowsOfAll, T>(rows, out, part)
+                 : statistics_of_rows<true, 1, T>(rows, out, part);
+  } else {
+    side_by_side ? statistics_of_rows<false, kRowsSideBySide, T>(rows, out, part)
+                 : statistics_of_rows<false, 1, T>(rows, out, part);
+  }
 }
 
 template <bool kStream, typename T>
@@ -149,28 +163,27 @@ struct GradientRow {
 };
 
 /// Rows whose whole lanes are written side by side.
-template <bool kStream, typename T>
-using GradientRows = std::array<std::optional<GradientRow<kStream, T>>, kRowsSideBySide>;
+template <std::size_t kRows, bool kStream, typename T>
+using GradientRows = std::array<std::optional<GradientRow<kStream, T>>, kRows>;
 
 /// True if all rows are there, have lanes at the same place, and shifts that take one operation.
-template <bool kStream, typename T>
-bool are_alike(const GradientRows<kStream, T>& rows) {
+template <std::size_t kRows, bool kStream, typename T>
+bool are_alike(const GradientRows<kRows, kStream, T>& rows) {
   return std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
     return row && row->exponent.fused && row->head == rows[0]->head && row->tail == rows[0]->tail;
   });
 }
 
-template <bool kStream, typename T>
-HWY_INLINE void write_lanes(const GradientRows<kStream, T>& rows,
-                            const RowsSideBySide<kRowsSideBySide, T>& logits,
-                            std::int64_t columns) {
+template <std::size_t kRows, bool kStream, typename T>
+HWY_INLINE void write_lanes(const GradientRows<kRows, kStream, T>& rows,
+                            const RowsSideBySide<kRows, T>& logits, std::int64_t columns) {
   constexpr std::int64_t kAhead = kPrefetchBytesSideBySide / sizeof(T);
   const std::int64_t tail = rows[0]->tail;
   for (std::int64_t begin = rows[0]->head; begin < tail; begin += kBlockSize) {
-    BlocksSideBySide<kRowsSideBySide, T> blocks;
-    std::array<float, kRowsSideBySide> factors;
-    std::array<T*, kRowsSideBySide> to;
-    for (std::size_t k = 0; k < kRowsSideBySide; ++k) {
+    BlocksSideBySide<kRows, T> blocks;
+    std::array<float, kRows> factors;
+    std::array<T*, kRows> to;
+    for (std::size_t k = 0; k < kRows; ++k) {
       blocks.x[k] = rows[k]->x + begin;
       blocks.by[k] = rows[k]->exponent.scaled;
       blocks.ahead[k] = logits.ahead(k, begin, columns, kAhead);
@@ -181,7 +194,7 @@ HWY_INLINE void write_lanes(const GradientRows<kStream, T>& rows,
   }
 }
 
-template <bool kStream, typename T>
+template <std::size_t kRows, bool kStream, typename T>
 void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* sum,
                       const float* grad, T* out, const RowPart& part) {
   const FlushDenormals flush;
@@ -191,16 +204,16 @@ void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* s
     if (grad[r] == 0) std::fill_n(out + r * rows.shard.width, rows.shard.width, T(0));
     return grad[r] != 0;
   };
-  using Batch = RowBatch<kRowsSideBySide>;
+  using Batch = RowBatch<kRows>;
   const auto compute = [&](const Batch& batch, const Batch& following) {
-    GradientRows<kStream, T> of_batch;
+    GradientRows<kRows, kStream, T> of_batch;
     for (std::size_t k = 0; k < batch.count; ++k) {
       const std::int64_t r = batch.rows[k];
       of_batch[k].emplace(rows, r, shift[r], sum[r], grad[r], out);
     }
-    if (kRowsSideBySide > 1 && reads_side_by_side() && are_alike<kStream, T>(of_batch)) {
-      const auto logits = side_by_side<kRowsSideBySide, T>(rows, batch, following);
-      write_lanes<kStream, T>(of_batch, logits, columns);
+    if (kRows > 1 && are_alike<kRows, kStream, T>(of_batch)) {
+      const auto logits = logits_of<kRows, T>(rows, batch, following);
+      write_lanes<kRows, kStream, T>(of_batch, logits, columns);
     } else {
       for (std::size_t k = 0; k < batch.count; ++k) of_batch[k]->write_lanes(ahead);
     }
@@ -208,15 +221,22 @@ void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* s
       of_batch[k]->write_ends(rows.shard, grad[batch.rows[k]]);
     }
   };
-  for_each_batch<kRowsSideBySide>(rows.rows, part, has_gradient, compute);
+  for_each_batch<kRows>(rows.rows, part, has_gradient, compute);
   if (kStream) hwy::FlushStream();
 }
 
 template <typename T>
 void gradient_of_part(const LogitsRows& rows, const float* shift, const float* sum,
                       const float* grad, void* out, bool stream, const RowPart& part) {
-  if (stream) return gradient_of_rows<true>(rows, shift, sum, grad, static_cast<T*>(out), part);
-  gradient_of_rows<false>(rows, shift, sum, grad, static_cast<T*>(out), part);
+  auto* to = static_cast<T*>(out);
+  const bool side_by_side = are_side_by_side<T>(rows.shard.valid());
+  if (stream) {
+    side_by_side ? gradient_of_rows<kRowsSideBySide, true>(rows, shift, sum, grad, to, part)
+                 : gradient_of_rows<1, true>(rows, shift, sum, grad, to, part);
+  } else {
+    side_by_side ? gradient_of_rows<kRowsSideBySide, false>(rows, shift, sum, grad, to, part)
+                 : gradient_of_rows<1, false>(rows, shift, sum, grad, to, part);
+  }
 }
 
 void statistics_f32(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
