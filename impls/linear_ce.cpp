@@ -5,7 +5,7 @@
 // any objective. TP: one gather of statistics for all rows, one reduction of d hidden; with SP
 // one gather of hidden states. The gradient of the weight is added up in float32.
 //
-// Options: chunk_tokens=c (256, on a GPU 1024), bf16_gemm=native|converted.
+// Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted.
 #include "impls/linear_pass.h"
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"

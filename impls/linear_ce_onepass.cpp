@@ -6,7 +6,7 @@
 // of this rank for the backward pass, as in automatic differentiation. Statistics of a chunk must
 // be whole before its gradient: one gather over TP a chunk.
 //
-// Options: chunk_tokens=c (256, on a GPU 1024), bf16_gemm=native|converted.
+// Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted.
 #include <algorithm>
 
 #include "impls/linear_pass.h"

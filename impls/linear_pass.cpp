@@ -37,8 +37,8 @@ std::string rate(double flops) {
 std::int64_t LinearOptions::chunk_rows(const LossProblem& problem) const {
   const std::int64_t rows = problem.local_rows();
   if (!chunked) return rows;
-  const std::int64_t default_tokens = traits_of(problem.backend).default_chunk_tokens;
-  return std::min(chunk_tokens > 0 ? chunk_tokens : default_tokens, rows);
+  if (chunk_tokens > 0) return std::min(chunk_tokens, rows);
+  return std::min(default_chunk_rows(problem.backend, problem.width()), rows);
 }
 
 std::int64_t LinearOptions::chunks(const LossProblem& problem) const {
