@@ -37,8 +37,7 @@ class LinearCePlan final : public LossPlan {
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      steps_.gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin),
-                      pass_.logits_data());
+      pass_.write_gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin));
       pass_.add_gradients(chunk, {gradients.weight, gradients.bias}, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);

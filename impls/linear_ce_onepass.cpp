@@ -88,7 +88,7 @@ class OnepassPlan final : public LossPlan {
   }
 
   void add_gradients(const RowRange& chunk, const LogitsRows& logits, const RowSoftmax& softmax) {
-    steps_.gradient(logits, softmax, grad_.from(chunk.begin), pass_.logits_data());
+    pass_.write_gradient(logits, softmax, grad_.from(chunk.begin));
     const bool first = &chunk == &pass_.chunks().front();
     pass_.add_gradients(chunk, kept(), !first, nullptr);
   }
