@@ -69,6 +69,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     write_inputs(inputs);
     nlohmann::json request = call("forward");
     request["grad"] = true;
+    if (context_.walk_bytes > 0) request["walk_bytes"] = context_.walk_bytes;
     request["change"] = change();
     const nlohmann::json answer = ask(request, "forward");
     take_measurement(answer, "forward");
@@ -84,10 +85,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   }
 
   void backward(const LossInputs& inputs, LossGradients& gradients) override {
-    if (!declaration_.is_engine) run_backward();
-    read_gradients(gradients);
-    if (is_traced()) compare_with_training(evaluate(inputs), trained_);
-    traced_ = false;  // the first time is enough
+    if (!declaration_.is_engine) run_backward(context_.walk_bytes);
+    finish_backward(inputs, gradients);
   }
 
   void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
@@ -95,7 +94,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     forward(inputs, outputs);
     if (declaration_.is_engine) return backward(inputs, gradients);
     const PhaseMeasurement forward = *measured_;
-    backward(inputs, gradients);
+    run_backward(0);  // caches hold what the forward left
+    finish_backward(inputs, gradients);
     measured_->time_ns += forward.time_ns;
     measured_->peak_bytes = std::max(measured_->peak_bytes, forward.peak_bytes);
     measured_->calls.insert(measured_->calls.end(), forward.calls.begin(), forward.calls.end());
@@ -118,8 +118,9 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
 
   bool is_traced() const { return traced_ && !context_.timed; }
 
-  void run_backward() {
+  void run_backward(std::int64_t walk_bytes) {
     nlohmann::json request = call("backward");
+    if (walk_bytes > 0) request["walk_bytes"] = walk_bytes;
     if (!declaration_.returns_logprobs) {
       request["loss_gradient"] = upstream_factor();
     } else {
@@ -127,6 +128,12 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     }
     take_measurement(ask(request, "backward"), "backward");
     measured_->predicted = predicted_.backward;
+  }
+
+  void finish_backward(const LossInputs& inputs, LossGradients& gradients) {
+    read_gradients(gradients);
+    if (is_traced()) compare_with_training(evaluate(inputs), trained_);
+    traced_ = false;  // the first time is enough
   }
 
   /// Compares the outputs of an evaluation, without gradients, with those of the forward.

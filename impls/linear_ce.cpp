@@ -5,7 +5,7 @@
 // any objective. TP: one gather of statistics for all rows, one reduction of d hidden; with SP
 // one gather of hidden states. The gradient of the weight is added up in float32.
 //
-// Options: chunk_tokens=c (256, on a GPU 1024), bf16_gemm=native|converted.
+// Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted.
 #include "impls/linear_pass.h"
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"
@@ -37,8 +37,7 @@ class LinearCePlan final : public LossPlan {
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      steps_.gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin),
-                      pass_.logits_data());
+      pass_.write_gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin));
       pass_.add_gradients(chunk, {gradients.weight, gradients.bias}, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);

@@ -6,7 +6,7 @@
 // of this rank for the backward pass, as in automatic differentiation. Statistics of a chunk must
 // be whole before its gradient: one gather over TP a chunk.
 //
-// Options: chunk_tokens=c (256, on a GPU 1024), bf16_gemm=native|converted.
+// Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted.
 #include <algorithm>
 
 #include "impls/linear_pass.h"
@@ -88,7 +88,7 @@ class OnepassPlan final : public LossPlan {
   }
 
   void add_gradients(const RowRange& chunk, const LogitsRows& logits, const RowSoftmax& softmax) {
-    steps_.gradient(logits, softmax, grad_.from(chunk.begin), pass_.logits_data());
+    pass_.write_gradient(logits, softmax, grad_.from(chunk.begin));
     const bool first = &chunk == &pass_.chunks().front();
     pass_.add_gradients(chunk, kept(), !first, nullptr);
   }

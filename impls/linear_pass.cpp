@@ -2,6 +2,7 @@
 #include "impls/linear_pass.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -37,8 +38,8 @@ std::string rate(double flops) {
 std::int64_t LinearOptions::chunk_rows(const LossProblem& problem) const {
   const std::int64_t rows = problem.local_rows();
   if (!chunked) return rows;
-  const std::int64_t default_tokens = traits_of(problem.backend).default_chunk_tokens;
-  return std::min(chunk_tokens > 0 ? chunk_tokens : default_tokens, rows);
+  if (chunk_tokens > 0) return std::min(chunk_tokens, rows);
+  return std::min(default_chunk_rows(problem.backend, problem.width()), rows);
 }
 
 std::int64_t LinearOptions::chunks(const LossProblem& problem) const {
@@ -304,6 +305,13 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
   return made;
 }
 
+void LinearPass::write_gradient(const LogitsRows& made, const RowSoftmax& softmax,
+                                const RowGradients& gradients) {
+  is_rounded_ = factor_ == DType::bf16 && steps_.gradient == rows_gradient;
+  if (is_rounded_) return rows_gradient_rounded(made, softmax, gradients, logits_.data());
+  steps_.gradient(made, softmax, gradients, logits_.data());
+}
+
 RowSoftmax LinearPass::softmax_of(const RowRange& chunk, ShardStatistics& statistics) const {
   if (!problem_.has_teacher()) return statistics.softmax().from(chunk.begin);
   statistics.select(chunk.begin, chunk.count);
@@ -325,7 +333,7 @@ std::span<float> LinearPass::partial(void* grad_hidden) {
 void LinearPass::add_gradients(const RowRange& chunk, const HeadGradients& head, bool accumulate,
                                void* grad_hidden) {
   const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
-  if (factor_ == DType::bf16) {
+  if (factor_ == DType::bf16 && !std::exchange(is_rounded_, false)) {
     round_rows(context_.device, logits_.data(), chunk.count, shard_.width);
   }
   Gemm dx = product(chunk.count, size_, shard_.valid());

@@ -94,6 +94,10 @@ class LinearPass {
   /// Computes logits of the chunk, float32 [count, width], valid until the next call: of rows that
   /// predict a token, or only of those that are trained on. Other rows have hidden states 0.
   LogitsRows logits(const RowRange& chunk, Read read);
+
+  /// Overwrites logits() of a chunk with their gradient, in the dtype of the products' factors.
+  void write_gradient(const LogitsRows& made, const RowSoftmax& softmax,
+                      const RowGradients& gradients);
   float* logits_data() { return logits_.data(); }
 
   /// Computes the statistics of all rows, chunk by chunk, and writes the outputs by token. Returns
@@ -105,7 +109,8 @@ class LinearPass {
   /// Returns the number of merges of run_statistics(): one, or one a chunk with a teacher.
   static std::int64_t merges(const LossProblem& problem, const LinearOptions& options);
 
-  /// Requires logits() of the same chunk, overwritten by their gradient. Adds to the gradients of
+  /// Requires logits() of the same chunk, overwritten by their gradient: by write_gradient(), or in
+  /// float32 at logits_data(). Adds to the gradients of
   /// weight and bias, or writes them (`accumulate` false), and writes that of the hidden states to
   /// `grad_hidden` (null with keeps_partial).
   void add_gradients(const RowRange& chunk, const HeadGradients& head, bool accumulate,
@@ -138,6 +143,7 @@ class LinearPass {
   Buffer gathered_;  // [T_c, H], with SP
   Buffer hidden_;    // [chunk, H] in the factors' dtype
   FloatArray logits_;
+  bool is_rounded_ = false;                // they are the gradient in bf16
   Buffer ones_;                            // [chunk] in the factors' dtype, with a bias
   std::optional<TeacherProduct> teacher_;  // of strategies that have chunks
   DeviceArray<std::int32_t> source_;

@@ -163,8 +163,8 @@ void TeacherProduct::add_flops(const LossProblem& problem, std::int64_t rows, Ph
 
 std::int64_t TeacherProduct::chunk_rows(const LossProblem& problem) {
   const std::int64_t rows = problem.local_rows();
-  return problem.makes_teacher() ? std::min(traits_of(problem.backend).default_chunk_tokens, rows)
-                                 : rows;
+  if (!problem.makes_teacher()) return rows;
+  return std::min(default_chunk_rows(problem.backend, problem.width()), rows);
 }
 
 std::vector<RowRange> TeacherProduct::chunks(const LossProblem& problem) {

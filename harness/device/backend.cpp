@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/backend.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_devices.h"
@@ -28,9 +31,13 @@ const std::vector<std::string>& no_descriptions() {
 
 constexpr std::int64_t kCpuChunkTokens = 256;
 /// The product that adds a chunk of c rows to d weight reads and writes 8 H V bytes of float32 and
-/// makes 2 c H V FLOPs: bound by arithmetic from c = 4 peak / bandwidth on, which is 820 rows with
-/// the data sheet of an H200, 610 of an A100 and 1180 of an H100. Not measured on a GPU yet.
-constexpr std::int64_t kGpuChunkTokens = 1024;
+/// makes 2 c H V FLOPs. The traffic takes as long as the FLOPs at c = 4 peak / bandwidth: 820 rows
+/// with the data sheet of an H200, 610 of an A100, 1180 of an H100. With 8192 it takes a seventh of
+/// that or less. Not measured on a GPU yet.
+constexpr std::int64_t kGpuChunkTokens = 8192;
+/// 8192 rows of 163,840 ids.
+constexpr std::int64_t kGpuChunkBytes = std::int64_t{5} << 30;
+constexpr std::int64_t kAnyBytes = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::int64_t kHostWarmUpNs = 20'000'000;
 /// An idle GPU has a fifth of its clock, and takes a good part of a second to raise it.
@@ -62,6 +69,7 @@ constexpr BackendTraits kCpu{
     .gemm_library = gemm_library,
     .has_bf16_choice = true,
     .default_chunk_tokens = kCpuChunkTokens,
+    .default_chunk_bytes = kAnyBytes,
 };
 
 constexpr BackendTraits kCuda{
@@ -84,6 +92,7 @@ constexpr BackendTraits kCuda{
     .gemm_library = [] { return std::string("cuBLASLt"); },
     .has_bf16_choice = false,
     .default_chunk_tokens = kGpuChunkTokens,
+    .default_chunk_bytes = kGpuChunkBytes,
 };
 
 constexpr BackendTraits kCudaEmulated{
@@ -106,6 +115,7 @@ constexpr BackendTraits kCudaEmulated{
     .gemm_library = gemm_library,
     .has_bf16_choice = true,
     .default_chunk_tokens = kGpuChunkTokens,
+    .default_chunk_bytes = kGpuChunkBytes,
 };
 
 }  // namespace
@@ -155,6 +165,15 @@ const std::vector<std::string>& describe_devices(Backend backend) {
 
 const KernelTable& kernels_of(Backend backend) {
   return traits_of(backend).kernels();
+}
+
+std::int64_t default_chunk_rows(Backend backend, std::int64_t width) {
+  const BackendTraits& traits = traits_of(backend);
+  const std::int64_t row_bytes =
+      std::max<std::int64_t>(width, 1) * static_cast<std::int64_t>(size_of(DType::f32));
+  std::int64_t rows = traits.default_chunk_tokens;
+  while (rows > kLeastChunkTokens && rows > traits.default_chunk_bytes / row_bytes) rows /= 2;
+  return rows;
 }
 
 std::unique_ptr<Device> make_device(Backend backend, int rank) {

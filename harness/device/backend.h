@@ -49,7 +49,9 @@ struct BackendTraits {
   /// Returns the name of the library of matrix products.
   std::string (*gemm_library)();
   bool has_bf16_choice;               // products of bf16 factors can be converted (gemm.h)
-  std::int64_t default_chunk_tokens;  // rows of a chunk of the lm_head
+  std::int64_t default_chunk_tokens;  // rows of a chunk of the lm_head, at most
+  std::int64_t
+      default_chunk_bytes;  // float32 logits of a chunk, at most, but for kLeastChunkTokens
 };
 
 const BackendTraits& traits_of(Backend backend);
@@ -66,6 +68,13 @@ std::string backend_flag(Backend backend);
 const std::optional<SkipReason>& no_device(Backend backend);
 const std::vector<std::string>& describe_devices(Backend backend);
 const KernelTable& kernels_of(Backend backend);
+
+/// Rows that a chunk of the lm_head has by default however wide they are.
+inline constexpr std::int64_t kLeastChunkTokens = 256;
+
+/// Returns the rows of a chunk of the lm_head where nobody asks for another number: of `width` ids
+/// on a rank. It depends on nothing else, so that all ranks have as many chunks.
+std::int64_t default_chunk_rows(Backend backend, std::int64_t width);
 
 /// Makes the device of a rank of this process; ranks beyond the number of GPUs share them in turn.
 /// Throws unsupported if there is none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/device/emulated_device.h"
 
+#include <algorithm>
 #include <map>
 
 #include <sys/mman.h>
@@ -20,10 +21,26 @@ EmulatedStream& stream_of(void* stream) {
   return *static_cast<EmulatedStream*>(stream);
 }
 
+/// Multiplies in float32 and rounds, for want of such a product of the processor.
+void gemm_rounded(const Gemm& product, std::span<float> workspace) {
+  std::vector<float> sums(static_cast<std::size_t>(product.m * product.n));
+  Gemm in_float32 = product;
+  in_float32.c = sums.data();
+  in_float32.stride = product.n;
+  in_float32.rounded = nullptr;
+  cpu_kernels().gemm(in_float32, workspace);
+  for (std::int64_t row = 0; row < product.m; ++row) {
+    std::transform(sums.begin() + row * product.n, sums.begin() + (row + 1) * product.n,
+                   product.rounded + row * product.stride, [](float x) { return bf16(x); });
+  }
+}
+
 void launch_gemm(const Gemm& product, std::span<float> workspace) {
+  require_right_result(product);
   count_launch();
   device_work().flops += product.flops();
   stream_of(product.stream).launch([product, workspace] {
+    if (product.rounded != nullptr) return gemm_rounded(product, workspace);
     cpu_kernels().gemm(product, workspace);
   });
 }

@@ -34,11 +34,11 @@ std::int64_t gemm_workspace_floats(DType a, DType b, std::int64_t n, std::int64_
 }
 
 bool is_possible(const Gemm& product) {
-  const auto& [m, n, k, a, b, c, stride, alpha, accumulate, stream] = product;
+  const auto& [m, n, k, a, b, c, stride, alpha, accumulate, stream, rounded] = product;
   const bool f32_or_native =
       a.dtype == b.dtype && (a.dtype == DType::f32 || a.dtype == DType::bf16);
   const bool converted = a.dtype == DType::f32 && b.dtype == DType::bf16;
-  return m >= 0 && n >= 0 && k >= 0 && (f32_or_native || converted) &&
+  return rounded == nullptr && m >= 0 && n >= 0 && k >= 0 && (f32_or_native || converted) &&
          a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && stride >= n;
 }
 
@@ -173,6 +173,11 @@ void add(const float* values, std::int64_t count, float* sum, void* /*stream*/) 
 }
 
 }  // namespace
+
+void require_right_result(const Gemm& product) {
+  if (product.rounded == nullptr || !product.accumulate) return;
+  throw Error(ErrorCode::internal, "a product that is rounded cannot be added to what is there");
+}
 
 std::string gemm_library() {
   const dnnl_version_t* version = dnnl_version();

@@ -36,10 +36,16 @@ struct Gemm {
   float alpha = 1;
   bool accumulate = false;
   void* stream = nullptr;  // Device::stream() of the memory
+  // On GPUs, where the result goes in place of c, with the same stride: every sum is rounded once.
+  // Not with `accumulate`.
+  bf16* rounded = nullptr;
 
   /// Returns the multiplications and additions.
   std::int64_t flops() const { return 2 * m * n * k; }
 };
+
+/// Throws internal for a product that rounds and accumulates.
+void require_right_result(const Gemm& product);
 
 /// Ways to multiply bf16 factors.
 enum class Bf16Gemm { native, converted };

@@ -157,6 +157,9 @@ struct RankContext {
   Communicator& cp;
   Communicator& stage;  // ranks with a part of the loss, by dp, cp and tp rank; not counted
   bool timed = false;   // external implementations have a barrier before their clocks start
+  // Bytes that they read before that barrier, in memory of their own: inputs come to them behind
+  // the harness's walk through the cache. 0: caches stay as they are.
+  std::int64_t walk_bytes = 0;
 };
 
 /// The inputs of an implementation.

@@ -11,7 +11,7 @@
 #include "harness/core/stage_clock.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
-#include "harness/verify/for_each_index.h"
+#include "harness/verify/for_each_row.h"
 #include "harness/verify/linear_truth.h"
 #include "harness/verify/row_sums.h"
 #include "harness/verify/unpadded_batch.h"
@@ -132,15 +132,14 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
 
   const StageScope scope(Stage::truth);
   const std::int64_t start = steady_clock_ns();
-  std::atomic<std::int64_t> reading_ns = 0;  // of all threads together
-  std::atomic<std::int64_t> row_ns = 0;
-  for_each_index(problem.tokens(), threads, [&](std::int64_t t) {
-    if (targets[t] < 0) return;
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t t = 0; t < problem.tokens(); ++t) {
+    if (targets[t] >= 0) tokens.push_back(t);
+  }
+  std::atomic<std::int64_t> truth_ns = 0;  // of all threads together
+  const auto row_of = [&](std::int64_t t, std::span<const double> logits) {
     const std::int64_t begin = steady_clock_ns();
-    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     std::vector<double> errors(problem.logits->given() ? 0 : logits.size());
-    problem.logits->read(t, 0, std::span<double>(logits));
-    reading_ns += steady_clock_ns() - begin;
     if (!errors.empty()) read_logit_errors(*problem.logits, t, 0, logits, errors);
     rows[t] = row_truth(logits, targets[t], errors);
     rows[t].reads_as_float32 = problem.spec.dtype == DType::f64;
@@ -152,10 +151,11 @@ std::vector<RowTruth> compute_rows(const Problem& problem, int threads,
     if (divergence.is_any() && !std::isnan(rows[t].logprob)) {
       rows[t].divergence = divergence_of_row(problem, t, divergence, logits, errors, rows[t]);
     }
-    row_ns += steady_clock_ns() - begin;
-  });
+    truth_ns += steady_clock_ns() - begin;
+  };
+  const std::int64_t reading_ns = for_each_row(problem, tokens, threads, row_of);
   const double reading =
-      static_cast<double>(reading_ns) / std::max(1.0, static_cast<double>(row_ns));
+      static_cast<double>(reading_ns) / std::max(1.0, static_cast<double>(reading_ns + truth_ns));
   reassign_stage_time(
       Stage::generate,
       static_cast<std::int64_t>(reading * static_cast<double>(steady_clock_ns() - start)));
@@ -206,14 +206,27 @@ double logit_rounding(double logit) {
 
 namespace {
 
+/// Returns the rows of which is(row) is true.
+template <typename Is>
+std::vector<std::int64_t> tokens_with(const std::vector<RowTruth>& rows, Is&& is) {
+  std::vector<std::int64_t> tokens;
+  for (std::size_t t = 0; t < rows.size(); ++t) {
+    if (is(rows[t])) tokens.push_back(static_cast<std::int64_t>(t));
+  }
+  return tokens;
+}
+
+bool has_numbers(const RowTruth& row) {
+  return row.target >= 0 && !std::isnan(row.logprob);
+}
+
 /// Makes the divergences of rows anew that have one, for what rows allow by now.
 void renew_divergences(const Problem& problem, std::vector<RowTruth>& rows) {
-  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+  const auto tokens =
+      tokens_with(rows, [](const RowTruth& row) { return row.divergence.has_value(); });
+  for_each_row(problem, tokens, process_threads(), [&](std::int64_t t, auto logits) {
     RowTruth& row = rows[t];
-    if (!row.divergence) return;
-    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     std::vector<double> errors(logits.size());
-    problem.logits->read(t, 0, std::span<double>(logits));
     read_logit_errors(*problem.logits, t, 0, logits, errors);
     row.divergence = divergence_of_row(problem, t, row.divergence->divergence, logits, errors, row);
   });
@@ -223,13 +236,11 @@ void renew_divergences(const Problem& problem, std::vector<RowTruth>& rows) {
 std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
                                                 std::vector<RowTruth>& rows) {
   std::vector<LogitRoundings> roundings(rows.size());
-  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+  const auto tokens = tokens_with(rows, has_numbers);
+  for_each_row(problem, tokens, process_threads(), [&](std::int64_t t, auto logits) {
     RowTruth& row = rows[t];
-    if (row.target < 0 || std::isnan(row.logprob)) return;
-    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     std::vector<double> errors(logits.size());
     std::vector<double> p(logits.size());
-    problem.logits->read(t, 0, std::span<double>(logits));
     read_logit_errors(*problem.logits, t, 0, logits, errors);
     truth_probabilities(row, logits, p);
     for (std::size_t v = 0; v < logits.size(); ++v) {
@@ -257,13 +268,11 @@ double quotient_error(const Problem& problem, std::int64_t t,
 /// Adds declared roundings of quotients to the errors of rows.
 void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& declared,
                             std::vector<RowTruth>& rows) {
-  for_each_index(problem.tokens(), process_threads(), [&](std::int64_t t) {
+  const auto tokens = tokens_with(rows, has_numbers);
+  for_each_row(problem, tokens, process_threads(), [&](std::int64_t t, auto logits) {
     RowTruth& row = rows[t];
-    if (row.target < 0 || std::isnan(row.logprob)) return;
     row.quotient_error = quotient_error(problem, t, declared);
-    std::vector<double> logits(static_cast<std::size_t>(problem.spec.vocab));
     std::vector<double> errors(logits.size());
-    problem.logits->read(t, 0, std::span<double>(logits));
     read_logit_errors(*problem.logits, t, 0, logits, errors);
     for (std::size_t v = 0; v < logits.size(); ++v) {
       if (std::isfinite(logits[v])) errors[v] += row.quotient_error * std::abs(logits[v]);

@@ -5,10 +5,12 @@
 #include "harness/device/kernel/launch.h"
 #include "impls/kernels/cpu/forward_backward_rows.h"
 #include "impls/kernels/cpu/softmax_rows.h"
+#include "impls/kernels/cuda/rounded_gradient-inl.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/kernels/cuda/term_kernels-inl.h"
 #include "impls/kernels/device_rows.h"
 #include "impls/kernels/divergence_rows.h"
+#include "impls/kernels/hidden_rows.h"
 #include "impls/kernels/kept_columns.h"
 
 namespace lossgrid {
@@ -84,6 +86,19 @@ void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowG
   }
   launch_kernels(*rows.device, LaunchTermGradient{device_view(rows), rows.transforms, softmax,
                                                   gradients, rows.vocab, out});
+}
+
+void rows_gradient_rounded(const LogitsRows& rows, const RowSoftmax& softmax,
+                           const RowGradients& gradients, float* data) {
+  const bool is_plain =
+      rows.transforms == nullptr && rows.kept == nullptr && gradients.logprob_alone();
+  if (!on_processor(rows) && is_plain) {
+    return launch_kernels(*rows.device,
+                          LaunchRoundedGradient{device_view(rows), softmax.shift, softmax.sum,
+                                                gradients.logprob, data});
+  }
+  rows_gradient(rows, softmax, gradients, data);
+  round_rows(*rows.device, data, rows.rows, rows.shard.width);
 }
 
 std::int64_t rows_forward_backward(const LogitsRows& rows, const float* grad,

@@ -90,6 +90,13 @@ std::int64_t rows_statistics(const LogitsRows& rows, const RowStatistics& out);
 void rows_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGradients& gradients,
                    void* out);
 
+/// Overwrites float32 logits `data`, those of `rows`, with rows_gradient(), rounded to bf16 at the
+/// beginning of the memory of each row: afterwards rows stand 2 width elements apart. On a GPU one
+/// pass over memory, where the loss depends on the log-probability alone and rows have neither
+/// transforms nor a mask.
+void rows_gradient_rounded(const LogitsRows& rows, const RowSoftmax& softmax,
+                           const RowGradients& gradients, float* data);
+
 /// Fused forward-backward, for float32 and bf16 logits without transforms or a mask where d loss /
 /// d logprob is known before and is all, and the shard is the whole vocabulary: rows_statistics (of
 /// three statistics) and rows_gradient into `gradient`, which may be the logits, in one pass over

@@ -16,6 +16,7 @@ from lossgrid.declaration import Declaration
 from lossgrid.errors import ProtocolError
 from lossgrid.groups import GridGroups, World
 from lossgrid.inputs import Input, InputMaker
+from lossgrid.measure.cache import walk_cache
 from lossgrid.measure.collectives import Collectives
 from lossgrid.measure.memory import LiveStorages
 from lossgrid.measure.phase import Phase
@@ -78,6 +79,8 @@ class TrialBase:
         observed = request.get("trace", False) or change.in_calls
         self._phase = Phase(self._device, self._storages if request.get("memory") else None,
                             collectives if observed else None)
+        if request.get("walk_bytes"):
+            walk_cache(self._device, int(request["walk_bytes"]))
         if request.get("barrier"):
             self._world.barrier()
         return collectives

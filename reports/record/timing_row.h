@@ -205,7 +205,8 @@ void fields(A& a, CeilingRow& ceiling) {
            "Memory that is only read, copied or changed, or a product of the LM head: all ranks at "
            "once.");
   a("name", ceiling.name, "Kind of the ceiling.",
-    {.one_of = "read copy update gemm_logits gemm_hidden gemm_weight"});
+    {.one_of = "read copy update gemm_logits gemm_hidden gemm_weight gemm_logits_bf16 "
+               "gemm_hidden_bf16 gemm_weight_bf16"});
   fields(a, ceiling.time);
   a("rank_bytes", ceiling.rank_bytes, "Bytes moved by a rank.", {.minimum = 1, .null = true});
   a("rank_flops", ceiling.rank_flops, "Operations made by a rank.", {.minimum = 1, .null = true});

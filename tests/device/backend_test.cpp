@@ -32,6 +32,18 @@ TEST(Backend, HasAFlagUnlessItIsTheDefault) {
   EXPECT_EQ(backend_flag(Backend::cuda_emulated), " --backend cuda_emulated");
 }
 
+TEST(Backend, HasChunksOfTheLmHeadThatFitInto5GibibytesOnAGpu) {
+  EXPECT_EQ(default_chunk_rows(Backend::cpu, 1), 256);
+  EXPECT_EQ(default_chunk_rows(Backend::cpu, 1'000'000'000), 256);
+  for (const Backend backend : {Backend::cuda, Backend::cuda_emulated}) {
+    EXPECT_EQ(default_chunk_rows(backend, 0), 8192);
+    EXPECT_EQ(default_chunk_rows(backend, 163'840), 8192);
+    EXPECT_EQ(default_chunk_rows(backend, 163'841), 4096);
+    EXPECT_EQ(default_chunk_rows(backend, 262'144), 4096);
+    EXPECT_EQ(default_chunk_rows(backend, 1'000'000'000), 256);
+  }
+}
+
 TEST(BackendTraits, AgreeWithTheDevices) {
   for (const Backend backend : all_backends()) {
     SCOPED_TRACE(name(backend));

@@ -193,5 +193,24 @@ TEST(EmulatedDevice, ProductsWaitTheirTurn) {
   EXPECT_EQ(c[0], 1 + 9 + 3);
 }
 
+/// Rows of the result stand three elements apart; c is not touched.
+TEST(EmulatedDevice, ProductsRoundEverySumOnceWhereThatIsAskedFor) {
+  const std::unique_ptr<Device> device = make_emulated_device();
+  const std::vector<float> a{1, 0x1p-9f, -3, 0x1p-8f};
+  const std::vector<float> b{1, 2, 1, 0x1p9f};
+  std::vector<bf16> rounded(6, bf16(7.0f));
+  Gemm product{2, 2, 2, {DType::f32, a.data(), 2}, {DType::f32, b.data(), 2}, nullptr, 3};
+  product.stream = device->stream();
+  product.rounded = rounded.data();
+  device->kernels().gemm(product, {});
+  device->synchronise();
+  std::vector<float> found;
+  for (const bf16 x : rounded) found.push_back(static_cast<float>(x));
+  EXPECT_EQ(found, (std::vector<float>{1, 3, 7, -3, -4, 7}));
+  product.accumulate = true;
+  EXPECT_THROW(device->kernels().gemm(product, {}), Error);
+  EXPECT_EQ(code_of([&] { cpu_kernels().gemm(product, {}); }), ErrorCode::internal);
+}
+
 }  // namespace
 }  // namespace lossgrid

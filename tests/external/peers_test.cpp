@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other libraries' cross entropies (python/peers) as external implementations: right ones pass,
 // twins that are wrong in one way fail, and declared roundings allow no other errors.
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -174,6 +175,45 @@ TEST_F(Peers, AreTimedInTheRoundsOfBuiltInOnes) {
             (std::map<std::string, std::set<std::string>>{{"fused", all}, {"torch_eager", all}}));
   EXPECT_EQ(timing["skipped"].at(0)["implementation"], "liger");
   EXPECT_THAT(result.out, HasSubstr("skipped: liger: "));
+}
+
+TEST_F(Peers, WalkThroughTheirCachesAsOftenAsBuiltInOnes) {
+  const std::string log = scratch_.file("calls");
+  const std::string file = write_python("logs.py", fmt::format(R"(
+import lossgrid.trial
+
+log = open("{}", "ab", buffering=0)
+walk_cache = lossgrid.trial.walk_cache
+
+
+def walk(device, size):
+    log.write(b"walk ")
+    walk_cache(device, size)
+    assert size > 0
+
+
+lossgrid.trial.walk_cache = walk
+
+
+@lossgrid.implementation
+def logs(logits, batch):
+    """Notes its calls."""
+    log.write(b"forward ")
+    return right(logits, batch)
+)",
+                                                               log));
+  const auto calls_of = [&](const std::string& cache) {
+    std::filesystem::remove(log);
+    const ProcessResult result = run_loaded(
+        "bench", {file},
+        "--impl logs --case 'lens=5+8 vocab=96' --min-samples 2 --max-seconds 0.01 --cache " +
+            cache);
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    return read_all(log);
+  };
+  // Forward, backward, and both after one walk.
+  EXPECT_THAT(calls_of("cold"), ::testing::MatchesRegex("(walk forward walk walk forward )+"));
+  EXPECT_THAT(calls_of("hot"), ::testing::MatchesRegex("(forward )+"));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "harness/runner/run.h"
 #include "harness/runner/trial/trial.h"
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
+#include "impls/kernels/cuda/rounded_gradient-inl.h"
 
 namespace lossgrid {
 namespace {
@@ -222,6 +223,38 @@ TEST(EmulatedRounding, HasTheSameBitsInAnyOrderAndNeedsItsFirstBarrier) {
   bool needed = false;
   for (std::uint64_t seed = 0; seed < 20; ++seed) needed = needed || !same(seed, 0);
   EXPECT_TRUE(needed);
+}
+
+/// Over its logits, the first row is two turns of groups, of which the second is not full, and a
+/// rest with the target, which the last barrier stands before. The second row is not aligned.
+TEST(EmulatedRoundedGradient, HasTheSameBitsInAnyOrderAndNeedsItsFirstAndLastBarrier) {
+  constexpr std::int64_t kRows = 3;
+  constexpr std::int64_t kSize = 3 * kGroupSize * kBlockThreads + 5;
+  const std::vector<std::int32_t> targets{kSize - 3, 12'000, -1};
+  const std::vector<float> shift{3, 2, 1};
+  const std::vector<float> sum{7, 8, 9};
+  const std::vector<float> grad{0.3f, -2, 0};
+  const auto written = [&](const auto& launcher) {
+    std::vector<float> data(kRows * kSize + 4);
+    auto* begin = data.data();
+    while (reinterpret_cast<std::uintptr_t>(begin) % kVectorBytes != 0) ++begin;
+    for (std::int64_t k = 0; k < kRows * kSize; ++k) begin[k] = 1.0f / static_cast<float>(k + 3);
+    const CudaRows rows{DType::f32, begin, kRows, kSize, kSize - 1, 0, targets.data(), nullptr};
+    LaunchRoundedGradient{rows, shift.data(), sum.data(), grad.data(), begin}(launcher);
+    return std::vector<float>(begin, begin + kRows * kSize);
+  };
+  const std::vector<float> expected = written(HostLauncher());
+  const auto same = [&](std::uint64_t seed, int skipped_barrier) {
+    const std::vector<float> found = written(FiberLauncher({seed, skipped_barrier}));
+    return std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)) == 0;
+  };
+  for (std::uint64_t seed = 0; seed < 4; ++seed) EXPECT_TRUE(same(seed, -1));
+  if (LOSSGRID_TSAN) return;  // a data race
+  for (const int barrier : {0, 3}) {
+    bool needed = false;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) needed = needed || !same(seed, barrier);
+    EXPECT_TRUE(needed) << barrier;
+  }
 }
 
 }  // namespace

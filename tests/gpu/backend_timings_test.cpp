@@ -44,7 +44,8 @@ TEST_P(BackendTimings, OutputsOfTheLastIterationAreRight) {
        {Timed{"lens=5+8 vocab=96 dtype=bf16", from_logits, {"read", "copy", "update"}},
         Timed{"lens=5+8 vocab=96 hidden=16 dtype=bf16",
               from_hidden,
-              {"gemm_logits", "gemm_hidden", "gemm_weight"}}}) {
+              {"gemm_logits", "gemm_hidden", "gemm_weight", "gemm_logits_bf16", "gemm_hidden_bf16",
+               "gemm_weight_bf16"}}}) {
     for (const CacheMode cache : {CacheMode::hot, CacheMode::cold}) {
       const TimingRecord record = run(timed.case_text, timed.names, {2, 1}, cache);
       EXPECT_LT(record.status, TimingStatus::above_ceiling) << record.reason;

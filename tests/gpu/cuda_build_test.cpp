@@ -7,6 +7,7 @@
 #include "harness/loss/objective_kernels-inl.h"
 #include "harness/loss/step_statistics_terms.h"
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
+#include "impls/kernels/cuda/rounded_gradient-inl.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/objectives/clipped_pg_terms.h"
 #include "impls/objectives/nll_terms.h"
@@ -35,7 +36,7 @@ void expect_items(bool built) {
 
 TEST(CudaBuild, HasTheKernelsOfEverything) {
   const bool built = cuda_launch<LaunchStatistics> != nullptr;
-  expect_named<LaunchGradient, LaunchForwardBackward>(built);
+  expect_named<LaunchGradient, LaunchRoundedGradient, LaunchForwardBackward>(built);
   expect_named<LaunchGatherRows, LaunchClearRows, LaunchRoundRows, LaunchWriteFloats>(built);
   expect_terms<NllTerms, PairTerms, ClippedPgTerms<ClippedPgFormulas, double>, StepStatisticsTerms>(
       built);

@@ -5,12 +5,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "harness/device/emulated_device.h"
 #include "harness/device/memory/host_view.h"
+#include "impls/kernels/rows.h"
 
 namespace lossgrid {
 namespace {
@@ -113,6 +115,46 @@ TEST_P(HiddenRows, AreRoundedWhereTheyStand) {
         ASSERT_EQ(got[static_cast<std::size_t>(2 * r * size + i)].bits,
                   bf16(from[static_cast<std::size_t>(r * size + i)]).bits)
             << "size " << size << " row " << r << " column " << i;
+      }
+    }
+  }
+}
+
+/// Rows with a target, without one in this shard, without a gradient, with -inf, and a padding
+/// column.
+TEST_P(HiddenRows, AreGradientsThatAreRoundedInOnePass) {
+  for (const std::int64_t size : {1L, 8L, 19L, 2051L, 16 * std::int64_t{kBlockThreads} + 21}) {
+    constexpr std::int64_t kRows = 4;
+    std::vector<float> logits = ramp(kRows * size);
+    logits[static_cast<std::size_t>(size - 1)] = -std::numeric_limits<float>::infinity();
+    Buffer apart = tensor(logits);
+    Buffer together = tensor(logits);
+    const auto last = static_cast<std::int32_t>(size - 1);
+    const DeviceArray<std::int32_t> targets = table<std::int32_t>({0, last + 50, last / 2, last});
+    const DeviceArray<std::uint8_t> valid = table<std::uint8_t>({1, 1, 0, 1});
+    const DeviceArray<float> shift = table<float>({3, 2, 1, 0.5f});
+    const DeviceArray<float> sum = table<float>({7, 8, 9, 1.25f});
+    const DeviceArray<float> grad = table<float>({0.3f, -2, 0, 1});
+    LogitsRows rows{.dtype = DType::f32,
+                    .data = apart.data(),
+                    .rows = kRows,
+                    .shard = {.begin = 0, .end = size > 1 ? size - 1 : size, .width = size},
+                    .targets = targets.data(),
+                    .valid = valid.data(),
+                    .device = &device()};
+    const RowSoftmax softmax{shift.data(), sum.data()};
+    const RowGradients gradients{grad.data()};
+    auto* floats = reinterpret_cast<float*>(apart.data());
+    rows_gradient(rows, softmax, gradients, floats);
+    round_rows(device(), floats, kRows, size);
+    rows.data = together.data();
+    rows_gradient_rounded(rows, softmax, gradients, reinterpret_cast<float*>(together.data()));
+    const std::vector<bf16> expected = values<bf16>(apart);
+    const std::vector<bf16> got = values<bf16>(together);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      for (std::int64_t v = 0; v < size; ++v) {
+        const auto at = static_cast<std::size_t>(2 * r * size + v);
+        ASSERT_EQ(got[at].bits, expected[at].bits) << size << " row " << r << " column " << v;
       }
     }
   }

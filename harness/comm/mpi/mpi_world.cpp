@@ -112,7 +112,7 @@ void MpiWorld::transfer_external(const MpiCall& call, const std::function<bool()
   };
   set_waiting(&call);
   try {
-    for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
+    for (Backoff backoff = Backoff::for_kernels();; backoff.pause()) {
       {
         const std::lock_guard lock(runtime_->mutex);
         receive_locked();

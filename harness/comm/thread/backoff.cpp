@@ -3,18 +3,21 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace lossgrid {
 
+std::chrono::microseconds Backoff::next() {
+  if (clock_() < awake_until_ns_) return std::chrono::microseconds(0);
+  return std::exchange(sleep_, std::min(2 * sleep_, longest_));
+}
+
 void Backoff::pause() {
-  if (spins_ > 0) {
-    --spins_;
-  } else if (yields_ > 0) {
-    --yields_;
+  const std::chrono::microseconds sleep = next();
+  if (sleep.count() == 0) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(2 * sleep_, longest_);
+    std::this_thread::sleep_for(sleep);
   }
 }
 

@@ -3,25 +3,43 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+
+#include "harness/core/clock.h"
 
 namespace lossgrid {
 
-/// Pauses of one wait: none for the first polls, then yields, then short sleeps.
+/// Pauses of one wait: yields at first, then short sleeps, each twice as long as the one before. A
+/// sleep of the shortest kind takes some 60 microseconds, by which its thread is late.
 class Backoff {
  public:
-  /// Pauses inside of a collective, whose other ranks come soon.
-  static Backoff brisk() { return {16, 200, std::chrono::microseconds(100)}; }
-  /// Pauses of a process that waits for the end of long work elsewhere.
-  static Backoff idle() { return {0, 16, std::chrono::microseconds(1000)}; }
+  using Clock = std::int64_t (*)();
 
+  /// Pauses inside of a collective, whose other ranks come soon.
+  static Backoff brisk(Clock clock = steady_clock_ns) {
+    return {std::chrono::microseconds(200), std::chrono::microseconds(100), clock};
+  }
+  /// Pauses of a rank that waits for kernels, which are a part of what it times: a phase of a
+  /// millisecond must not end with a sleep.
+  static Backoff for_kernels(Clock clock = steady_clock_ns) {
+    return {std::chrono::milliseconds(10), std::chrono::microseconds(100), clock};
+  }
+  /// Pauses of a process that waits for the end of long work elsewhere.
+  static Backoff idle(Clock clock = steady_clock_ns) {
+    return {std::chrono::microseconds(10), std::chrono::milliseconds(1), clock};
+  }
+
+  /// Returns the sleep that is due; 0: a yield.
+  std::chrono::microseconds next();
+  /// Pauses for next().
   void pause();
 
  private:
-  Backoff(int spins, int yields, std::chrono::microseconds longest)
-      : spins_(spins), yields_(yields), longest_(longest) {}
+  Backoff(std::chrono::nanoseconds awake, std::chrono::microseconds longest, Clock clock)
+      : clock_(clock), awake_until_ns_(clock() + awake.count()), longest_(longest) {}
 
-  int spins_;
-  int yields_;
+  Clock clock_;
+  std::int64_t awake_until_ns_;
   std::chrono::microseconds longest_;
   std::chrono::microseconds sleep_{10};
 };

@@ -114,7 +114,7 @@ void ThreadGroup::transfer_external(int rank, const ThreadCall& call,
   };
   set_transfer(fmt::format("{} #{} of '{}'", describe(call), round_, call.communicator));
   try {
-    for (Backoff backoff = Backoff::brisk();; backoff.pause()) {
+    for (Backoff backoff = Backoff::for_kernels();; backoff.pause()) {
       {
         const std::lock_guard lock(world_->mutex_);
         if (state.verdict) throw Error(*state.verdict);

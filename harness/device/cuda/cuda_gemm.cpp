@@ -87,6 +87,14 @@ std::uint32_t alignment_of(const void* data) {
   return static_cast<std::uint32_t>(address & -address);
 }
 
+void* result_of(const Gemm& product) {
+  return product.rounded != nullptr ? static_cast<void*>(product.rounded) : product.c;
+}
+
+DType result_dtype(const Gemm& product) {
+  return product.rounded != nullptr ? DType::bf16 : DType::f32;
+}
+
 /// Limits of an algorithm: its workspace and the alignment of its operands.
 Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t workspace_bytes) {
   cublasLtMatmulPreference_t made = nullptr;
@@ -99,8 +107,8 @@ Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t works
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a.data));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(result_of(product)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(result_of(product)));
   return preference;
 }
 
@@ -109,7 +117,8 @@ void multiply(const Gemm& product, std::span<float> workspace) {
   const auto description = describe(product);
   const auto left = factor_layout(product.b, product.k, product.n);
   const auto right = factor_layout(product.a, product.m, product.k);
-  const auto result = layout(DType::f32, product.m, product.n, product.stride);
+  void* const sums = result_of(product);
+  const auto result = layout(result_dtype(product), product.m, product.n, product.stride);
   const auto preference = prefer(product, workspace.size_bytes());
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
@@ -121,17 +130,19 @@ void multiply(const Gemm& product, std::span<float> workspace) {
   const float beta = product.accumulate ? 1.0f : 0.0f;
   auto* stream = static_cast<cudaStream_t>(product.stream);
   check(lt.multiply(library, description.get(), &product.alpha, product.b.data, left.get(),
-                    product.a.data, right.get(), &beta, product.c, result.get(), product.c,
-                    result.get(), &found.algo, workspace.data(), workspace.size_bytes(), stream),
+                    product.a.data, right.get(), &beta, sums, result.get(), sums, result.get(),
+                    &found.algo, workspace.data(), workspace.size_bytes(), stream),
         "cublasLtMatmul");
 }
 
 /// Writes the result of an empty sum.
 void clear(const Gemm& product) {
-  const auto row_bytes = static_cast<std::size_t>(product.n) * sizeof(float);
+  const std::size_t element_bytes = size_of(result_dtype(product));
+  const auto row_bytes = static_cast<std::size_t>(product.n) * element_bytes;
   auto* stream = static_cast<cudaStream_t>(product.stream);
-  check_cuda(cudaMemset2DAsync(product.c, static_cast<std::size_t>(product.stride) * sizeof(float),
-                               0, row_bytes, static_cast<std::size_t>(product.m), stream),
+  check_cuda(cudaMemset2DAsync(result_of(product),
+                               static_cast<std::size_t>(product.stride) * element_bytes, 0,
+                               row_bytes, static_cast<std::size_t>(product.m), stream),
              "cudaMemset2DAsync");
 }
 
@@ -141,6 +152,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
     throw Error(ErrorCode::internal, fmt::format("impossible product on a GPU: {} x {}",
                                                  name(product.a.dtype), name(product.b.dtype)));
   }
+  require_right_result(product);
   if (product.m == 0 || product.n == 0) return;
   count_launch();
   device_work().flops += product.flops();

@@ -24,6 +24,12 @@ class PartLogits final : public LogitsSource {
   void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
     whole_->read(row(token), begin, out);
   }
+  std::int64_t rows_at_once() const override { return whole_->rows_at_once(); }
+  void read_rows(std::span<const std::int64_t> tokens, std::span<double> out) const override {
+    std::vector<std::int64_t> rows;
+    for (const std::int64_t token : tokens) rows.push_back(row(token));
+    whole_->read_rows(rows, out);
+  }
   bool given() const override { return whole_->given(); }
   double relative_error() const override { return whole_->relative_error(); }
   void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {

@@ -77,6 +77,16 @@ class TransformedLogits final : public LogitsSource {
                    [](double z) { return static_cast<float>(z); });
   }
 
+  std::int64_t rows_at_once() const override { return source_->rows_at_once(); }
+  void read_rows(std::span<const std::int64_t> tokens, std::span<double> out) const override {
+    source_->read_rows(tokens, out);
+    const std::size_t vocab = tokens.empty() ? 0 : out.size() / tokens.size();
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      const TrueRowTransform row = of(tokens[k]);
+      for (double& x : out.subspan(k * vocab, vocab)) x = row.apply(x);
+    }
+  }
+
   bool given() const override { return false; }
 
   double relative_error() const override {

@@ -200,6 +200,11 @@ class RandomLogits final : public LogitsSource {
 
 }  // namespace
 
+void LogitsSource::read_rows(std::span<const std::int64_t> tokens, std::span<double> out) const {
+  const std::size_t vocab = tokens.empty() ? 0 : out.size() / tokens.size();
+  for (std::size_t k = 0; k < tokens.size(); ++k) read(tokens[k], 0, out.subspan(k * vocab, vocab));
+}
+
 void LogitsSource::read_errors(std::int64_t /*token*/, std::int64_t /*begin*/,
                                std::span<double> out) const {
   std::fill(out.begin(), out.end(), 0.0);

@@ -22,6 +22,10 @@ class LogitsSource {
   /// dtype where they are given, else only to the type of `out`.
   virtual void read(std::int64_t token, std::int64_t begin, std::span<double> out) const = 0;
   virtual void read(std::int64_t token, std::int64_t begin, std::span<float> out) const = 0;
+  /// Returns how many rows are read best at once: 1 where each is made on its own.
+  virtual std::int64_t rows_at_once() const { return 1; }
+  /// Reads the logits of all ids of each of `tokens`, row behind row, with the bits of read().
+  virtual void read_rows(std::span<const std::int64_t> tokens, std::span<double> out) const;
   /// True if implementations are given these values; false if they make them, in float32.
   virtual bool given() const { return true; }
   /// Relative part of the error of a logit made in float32; 0 where logits are given. The whole

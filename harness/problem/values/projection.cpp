@@ -26,6 +26,36 @@ double dot(const X* x, const float* w, std::int64_t size) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
+/// Rows of hidden states that are multiplied together.
+constexpr std::int64_t kRowsAtOnce = 8;
+
+/// Writes the sums of x[r][k] w[k] of kRowsAtOnce rows to out, `stride` apart, each with the
+/// additions of dot().
+void dots(const double* x, const float* w, std::int64_t size, double divisor, double* out,
+          std::int64_t stride) {
+  constexpr std::int64_t kLanes = 8;
+  double sums[kRowsAtOnce][kLanes] = {};
+  std::int64_t k = 0;
+  for (; k + kLanes <= size; k += kLanes) {
+    double wide[kLanes];
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) wide[lane] = w[k + lane];
+    for (std::int64_t r = 0; r < kRowsAtOnce; ++r) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        sums[r][lane] += x[r * size + k + lane] * wide[lane];
+      }
+    }
+  }
+  for (std::int64_t r = 0; r < kRowsAtOnce; ++r) {
+    double* own = sums[r];
+    for (std::int64_t lane = 0; lane < size - k; ++lane) {
+      own[lane] += x[r * size + k + lane] * static_cast<double>(w[k + lane]);
+    }
+    out[r * stride] =
+        (((own[0] + own[1]) + (own[2] + own[3])) + ((own[4] + own[5]) + (own[6] + own[7]))) /
+        divisor;
+  }
+}
+
 /// Returns the Euclidean norms of the rows of `matrix` [rows, size].
 std::vector<double> row_norms(const std::vector<float>& matrix, std::int64_t rows,
                               std::int64_t size) {
@@ -52,6 +82,18 @@ class ProjectedLogits final : public LogitsSource {
     read_as(token, begin, out);
   }
 
+  std::int64_t rows_at_once() const override { return kRowsAtOnce; }
+  /// Reads the weight once for kRowsAtOnce rows: it may be larger than any cache.
+  void read_rows(std::span<const std::int64_t> tokens, std::span<double> out) const override {
+    const auto rows_at_once = static_cast<std::size_t>(kRowsAtOnce);
+    const auto vocab = static_cast<std::size_t>(projection_->vocab);
+    std::size_t k = 0;
+    for (; k + rows_at_once <= tokens.size(); k += rows_at_once) {
+      read_block(tokens.subspan(k, rows_at_once), out.data() + k * vocab);
+    }
+    LogitsSource::read_rows(tokens.subspan(k), out.subspan(k * vocab));
+  }
+
   bool given() const override { return false; }
 
   double relative_error() const override {
@@ -75,6 +117,18 @@ class ProjectedLogits final : public LogitsSource {
     for (std::size_t k = 0; k < out.size(); ++k) {
       const float* weight = p.weight_row(begin + static_cast<std::int64_t>(k));
       out[k] = static_cast<Out>(dot(hidden.data(), weight, p.factors()) / p.temperature);
+    }
+  }
+
+  void read_block(std::span<const std::int64_t> tokens, double* out) const {
+    const Projection& p = *projection_;
+    std::vector<double> hidden;  // converted once for all ids
+    for (const std::int64_t token : tokens) {
+      const float* row = p.hidden_row(token);
+      hidden.insert(hidden.end(), row, row + p.factors());
+    }
+    for (std::int64_t v = 0; v < p.vocab; ++v) {
+      dots(hidden.data(), p.weight_row(v), p.factors(), p.temperature, out + v, p.vocab);
     }
   }
 

@@ -47,6 +47,14 @@ class MaskedLogits final : public LogitsSource {
   void read(std::int64_t token, std::int64_t begin, std::span<float> out) const override {
     read_kept(token, begin, out);
   }
+  std::int64_t rows_at_once() const override { return source_->rows_at_once(); }
+  void read_rows(std::span<const std::int64_t> tokens, std::span<double> out) const override {
+    source_->read_rows(tokens, out);
+    const std::size_t vocab = tokens.empty() ? 0 : out.size() / tokens.size();
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      take_out(tokens[k], 0, out.subspan(k * vocab, vocab));
+    }
+  }
   bool given() const override { return source_->given(); }
   double relative_error() const override { return source_->relative_error(); }
   void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
@@ -57,6 +65,11 @@ class MaskedLogits final : public LogitsSource {
   template <typename Float>
   void read_kept(std::int64_t token, std::int64_t begin, std::span<Float> out) const {
     source_->read(token, begin, out);
+    take_out(token, begin, out);
+  }
+
+  template <typename Float>
+  void take_out(std::int64_t token, std::int64_t begin, std::span<Float> out) const {
     for (std::size_t k = 0; k < out.size(); ++k) {
       if (mask_->keeps(token, begin + static_cast<std::int64_t>(k))) continue;
       out[k] = -std::numeric_limits<Float>::infinity();

@@ -52,6 +52,29 @@ class MemoryCeiling final : public SampledItem {
   std::shared_ptr<DeviceMemory> memory_;
 };
 
+/// Sizes of the products that are timed together.
+struct ProductSet {
+  std::int64_t rows = 0;
+  bool rounds = false;  // results are rounded to bf16
+};
+
+/// Returns the sets of products: those of a chunk of rows with float32 results, and on a GPU in
+/// bf16 those of many rows with bf16 results.
+std::vector<ProductSet> product_sets(const LossProblem& problem, std::int64_t product_rows) {
+  constexpr std::int64_t kManyRows = 8192;  // 4 GiB of factor and result with 131,072 ids
+  std::vector<ProductSet> sets{{product_rows, false}};
+  if (problem.dtype == DType::bf16 && traits_of(problem.backend).launches_kernels) {
+    sets.push_back({std::min(problem.local_rows(), kManyRows), true});
+  }
+  return sets;
+}
+
+/// Returns the elements of the largest of the three results.
+std::int64_t largest_result(const LossProblem& problem, std::int64_t rows) {
+  return std::max(rows * std::max(problem.width(), problem.head.hidden),
+                  problem.width() * problem.head.hidden);
+}
+
 /// Returns the workspace of the largest product.
 std::int64_t workspace_floats(const LossProblem& problem, std::int64_t product_rows) {
   const std::int64_t widest = std::max(problem.width(), problem.head.hidden);
@@ -60,20 +83,25 @@ std::int64_t workspace_floats(const LossProblem& problem, std::int64_t product_r
       .gemm_workspace_floats(factor_dtype(problem), problem.dtype, widest, deepest);
 }
 
-/// Factors and results of the products; one set for the three items.
+/// Factors and results of three products of a set.
 struct ProductBuffers {
-  ProductBuffers(const LossProblem& problem, std::int64_t product_rows, Device& device)
-      : rows(product_rows),
+  ProductBuffers(const LossProblem& problem, const ProductSet& set, Device& device)
+      : rows(set.rows),
         factor(factor_dtype(problem)),
         hidden(filled(device, rows * problem.head.hidden, "gemm_hidden")),
         grad_logits(filled(device, rows * problem.width(), "gemm_grad_logits")),
-        logits(device, static_cast<std::size_t>(rows * problem.width()), "gemm_logits",
-               MemorySpace::device),
-        grad_hidden(device, static_cast<std::size_t>(rows * problem.head.hidden),
-                    "gemm_grad_hidden", MemorySpace::device) {
-    workspace = DeviceArray<float>(
-        device, static_cast<std::size_t>(workspace_floats(problem, product_rows)), "gemm_workspace",
-        MemorySpace::device);
+        workspace(device, static_cast<std::size_t>(workspace_floats(problem, set.rows)),
+                  "gemm_workspace", MemorySpace::device) {
+    const auto results = [&]<typename T>(DeviceArray<T>& array, std::int64_t elements,
+                                         const char* tag) {
+      array = DeviceArray<T>(device, static_cast<std::size_t>(elements), tag, MemorySpace::device);
+    };
+    if (set.rounds) {
+      results(rounded, largest_result(problem, rows), "gemm_rounded");
+    } else {
+      results(logits, rows * problem.width(), "gemm_logits");
+      results(grad_hidden, rows * problem.head.hidden, "gemm_grad_hidden");
+    }
   }
 
   /// Allocates a buffer of random numbers that repeat with a period.
@@ -101,9 +129,10 @@ struct ProductBuffers {
   DType factor;
   Buffer hidden;       // [rows, H]
   Buffer grad_logits;  // [rows, V_t]
+  DeviceArray<float> workspace;
   DeviceArray<float> logits;
   DeviceArray<float> grad_hidden;
-  DeviceArray<float> workspace;
+  DeviceArray<bf16> rounded;  // of all three, in place of these
 };
 
 class ProductCeiling final : public SampledItem {
@@ -124,7 +153,8 @@ class ProductCeiling final : public SampledItem {
   const KernelTable& kernels_;
 };
 
-/// logits = hidden W^T; d hidden = d logits W; d weight += d logits^T hidden.
+/// logits = hidden W^T; d hidden = d logits W; d weight += d logits^T hidden, which only float32
+/// adds up.
 std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffers,
                               const LossInputs& inputs, const LossGradients& gradients) {
   const std::int64_t m = buffers.rows;
@@ -156,18 +186,31 @@ std::vector<Gemm> products_of(const LossProblem& problem, ProductBuffers& buffer
                          .c = gradients.weight,
                          .stride = weight_stride,
                          .accumulate = true};
-  return {logits, grad_hidden, grad_weight};
+  std::vector<Gemm> products{logits, grad_hidden, grad_weight};
+  if (buffers.rounded.size() == 0) return products;
+  for (Gemm& product : products) {
+    product.c = nullptr;
+    product.rounded = buffers.rounded.data();
+    product.accumulate = false;
+  }
+  return products;
 }
 
 }  // namespace
 
 std::vector<Ceiling> ceilings_of(const LossProblem& problem, std::int64_t product_rows) {
   if (problem.from_hidden()) {
-    const std::int64_t flops = 2 * product_rows * problem.width() * problem.head.hidden;
-    const std::vector<std::string> one_way{traits_of(problem.backend).gemm_library()};
-    return {{"gemm_logits", 0, flops, one_way},
-            {"gemm_hidden", 0, flops, one_way},
-            {"gemm_weight", 0, flops, one_way}};
+    std::vector<Ceiling> products;
+    for (const ProductSet& set : product_sets(problem, product_rows)) {
+      const std::int64_t flops = 2 * set.rows * problem.width() * problem.head.hidden;
+      for (const char* name : {"gemm_logits", "gemm_hidden", "gemm_weight"}) {
+        products.push_back({std::string(name) + (set.rounds ? "_bf16" : ""),
+                            0,
+                            flops,
+                            {traits_of(problem.backend).gemm_library()}});
+      }
+    }
+    return products;
   }
   std::vector<Ceiling> ceilings;
   for (const MemoryKernel kernel : kMemoryKernels) {
@@ -185,9 +228,14 @@ std::int64_t ceiling_memory_bytes(const LossProblem& problem, std::int64_t produ
   if (!problem.from_hidden()) {
     return DeviceMemory::memory_bytes(problem.logits_bytes(), problem.backend);
   }
-  const std::int64_t elements = product_rows * (problem.width() + problem.head.hidden);
-  const std::int64_t workspace = 4 * workspace_floats(problem, product_rows);
-  return elements * (4 + static_cast<std::int64_t>(size_of(factor_dtype(problem)))) + workspace;
+  std::int64_t bytes = 0;
+  for (const ProductSet& set : product_sets(problem, product_rows)) {
+    const std::int64_t factors = set.rows * (problem.width() + problem.head.hidden);
+    bytes += factors * static_cast<std::int64_t>(size_of(factor_dtype(problem))) +
+             4 * workspace_floats(problem, set.rows) +
+             (set.rounds ? 2 * largest_result(problem, set.rows) : 4 * factors);
+  }
+  return bytes;
 }
 
 std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& problem,
@@ -197,9 +245,11 @@ std::vector<std::unique_ptr<SampledItem>> make_ceiling_items(const LossProblem& 
                                                              const LossGradients& gradients) {
   std::vector<std::unique_ptr<SampledItem>> items;
   if (problem.from_hidden()) {
-    auto buffers = std::make_shared<ProductBuffers>(problem, product_rows, device);
-    for (const Gemm& product : products_of(problem, *buffers, inputs, gradients)) {
-      items.push_back(std::make_unique<ProductCeiling>(product, buffers, device));
+    for (const ProductSet& set : product_sets(problem, product_rows)) {
+      auto buffers = std::make_shared<ProductBuffers>(problem, set, device);
+      for (const Gemm& product : products_of(problem, *buffers, inputs, gradients)) {
+        items.push_back(std::make_unique<ProductCeiling>(product, buffers, device));
+      }
     }
     return items;
   }

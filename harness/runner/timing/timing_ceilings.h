@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ceilings of a timing: memory that is only read, copied or updated, at the size of a rank's
-// logits; or, of a case from hidden states, the three products of the lm_head. They are items of
-// the same rounds as the implementations, all ranks at once, with the threads of a rank.
+// logits; or, of a case from hidden states, the three products of the lm_head, as implementations
+// make them. On a GPU, of a case in bf16, also with bf16 results of all rows of the rank: what the
+// library reaches where nothing holds it up. They are items of the same rounds as the
+// implementations, all ranks at once, with the threads of a rank.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,8 @@ namespace lossgrid {
 
 /// One ceiling of one rank: the bytes that it moves, or the FLOPs of it; the other is 0.
 struct Ceiling {
-  std::string name;  // "read", "copy", "update"; "gemm_logits", "gemm_hidden", "gemm_weight"
+  // "read", "copy", "update"; "gemm_logits", "gemm_hidden", "gemm_weight", or these with "_bf16"
+  std::string name;
   std::int64_t bytes = 0;
   std::int64_t flops = 0;
   // Names of its variants, the steps of its item; the fastest counts.

@@ -32,9 +32,20 @@ std::int64_t token_rows(const LossProblem& problem, LogprobScope scope) {
   return scope == LogprobScope::pack ? problem.rows() : problem.local_rows();
 }
 
+/// Returns the bytes that are read before a sample so that caches hold nothing of use.
+std::int64_t walk_bytes(CacheMode cache, Backend backend) {
+  return cache == CacheMode::cold ? cache_walk_bytes(backend) : 0;
+}
+
 bool any_in_place(const std::vector<TrialSetup>& setups) {
   return std::any_of(setups.begin(), setups.end(), [](const TrialSetup& setup) {
     return setup.implementation->describe().in_place;
+  });
+}
+
+bool any_external(const std::vector<TrialSetup>& setups) {
+  return std::any_of(setups.begin(), setups.end(), [](const TrialSetup& setup) {
+    return setup.implementation->describe().is_external;
   });
 }
 
@@ -144,7 +155,7 @@ class SharedTensors {
 /// One implementation on one rank, with its plan.
 class TimedImplementation final : public SampledItem {
  public:
-  TimedImplementation(const TrialSetup& setup, SharedTensors& shared)
+  TimedImplementation(const TrialSetup& setup, CacheMode cache, SharedTensors& shared)
       : setup_(setup),
         shared_(shared),
         description_(setup.implementation->describe()),
@@ -155,9 +166,13 @@ class TimedImplementation final : public SampledItem {
                setup.implementation->grad_logits_dtype(shared.loss_problem()),
                description_.outputs.grad_hidden},
         plan_(setup.implementation->plan(
-            shared.loss_problem(), RankContext{shared.device(), shared.communicators().tp(),
-                                               shared.communicators().cp(shared.rank().grid.cp),
-                                               shared.communicators().stage(), true})) {
+            shared.loss_problem(),
+            RankContext{.device = shared.device(),
+                        .tp = shared.communicators().tp(),
+                        .cp = shared.communicators().cp(shared.rank().grid.cp),
+                        .stage = shared.communicators().stage(),
+                        .timed = true,
+                        .walk_bytes = walk_bytes(cache, shared.loss_problem().backend)})) {
     for (const Phase phase : phases_) {
       observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
     }
@@ -302,7 +317,7 @@ RankTiming time_all(const TimingPlan& plan, Communicator& world) {
   std::vector<std::unique_ptr<TimedImplementation>> implementations;
   std::vector<SampledItem*> items;
   for (const TrialSetup& setup : plan.setups) {
-    implementations.push_back(std::make_unique<TimedImplementation>(setup, shared));
+    implementations.push_back(std::make_unique<TimedImplementation>(setup, plan.cache, shared));
     items.push_back(implementations.back().get());
   }
   const std::vector<std::unique_ptr<SampledItem>> ceilings =
@@ -356,8 +371,9 @@ std::int64_t timing_memory_bytes(const LossProblem& problem, const TimingPlan& p
     rank += workspace_bytes(problem, *setup.implementation);
   }
   if (any_in_place(plan.setups)) rank += problem.logits_bytes();
-  if (plan.cache == CacheMode::cold) rank += cache_walk_bytes(problem.backend);
-  return rank;
+  // Workers walk through memory of their own.
+  const int walks = 1 + static_cast<int>(any_external(plan.setups));
+  return rank + walks * walk_bytes(plan.cache, problem.backend);
 }
 
 std::int64_t timing_host_bytes(const LossProblem& problem) {

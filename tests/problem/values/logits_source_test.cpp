@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <string>
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "expect_error.h"
+#include "harness/problem/batch/partition.h"
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/sharding.h"
 #include "statistics.h"
@@ -318,6 +320,35 @@ TEST(RandomLogits, EveryThirdTargetIsLow) {
         EXPECT_EQ(row[static_cast<std::size_t>(problem.row_targets()[t])], low);
       }
     }
+  }
+}
+
+/// Compares read_rows() of all rows, in reverse order, with read() of each.
+void expect_same_rows(const Problem& problem) {
+  const auto vocab = static_cast<std::size_t>(problem.spec.vocab);
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t t = problem.tokens() - 1; t >= 0; --t) tokens.push_back(t);
+  std::vector<double> together(tokens.size() * vocab);
+  problem.logits->read_rows(tokens, together);
+  for (std::size_t k = 0; k < tokens.size(); ++k) {
+    const std::vector<double> alone =
+        read(*problem.logits, tokens[k], 0, static_cast<std::int64_t>(vocab));
+    EXPECT_EQ(std::memcmp(together.data() + k * vocab, alone.data(), vocab * sizeof(double)), 0)
+        << k;
+  }
+}
+
+/// 23 rows are two blocks of a product and a rest.
+TEST(LogitsSource, RowsThatAreReadTogetherHaveTheBitsOfOneByOne) {
+  for (const char* text : {"lens=9+14 vocab=37", "lens=9+14 vocab=37 hidden=19",
+                           "lens=9+14 vocab=37 hidden=16 lm_head_bias=true dtype=bf16",
+                           "lens=9+14 vocab=37 hidden=19 logit_softcap=3 temperature=0.7",
+                           "lens=9+14 vocab=37 hidden=5 top_k=9 filtered_targets=zero"}) {
+    SCOPED_TRACE(text);
+    const Problem problem = make_problem(parse_case(text));
+    EXPECT_EQ(problem.logits->rows_at_once(), problem.projection ? 8 : 1);
+    expect_same_rows(problem);
+    expect_same_rows(take_part(problem, {.sequences = {1}}, 1, 1));
   }
 }
 

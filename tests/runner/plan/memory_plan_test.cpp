@@ -28,6 +28,20 @@ class NeedsAThousandBytes final : public LossImplementation {
   }
 };
 
+class RunsInAWorker final : public LossImplementation {
+ public:
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits;
+    traits.is_external = true;
+    return traits;
+  }
+  Cost cost(const LossProblem& /*problem*/) const override { return {}; }
+  std::unique_ptr<LossPlan> plan(const LossProblem& /*problem*/,
+                                 RankContext /*context*/) const override {
+    return nullptr;
+  }
+};
+
 /// A rank with 24 rows and 26 ids in float32.
 std::int64_t bytes_of(const Grid& grid, std::int64_t hidden) {
   PackedBatch batch;
@@ -96,6 +110,9 @@ TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
   plan.cache = CacheMode::cold;
   EXPECT_EQ(timing_memory_bytes(problem, plan),
             2 * tensor + kHost + tokens + 4 + cache_walk_bytes(Backend::cuda_emulated));
+  plan.setups.emplace_back().implementation = std::make_shared<RunsInAWorker>();
+  EXPECT_EQ(timing_memory_bytes(problem, plan),
+            2 * tensor + kHost + tokens + 4 + 2 * cache_walk_bytes(Backend::cuda_emulated));
   EXPECT_EQ(timing_host_bytes(problem), tensor + kHost + tokens);
 }
 
