@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "impls/objectives/clipped_pg_truth_part.h"
+#include "impls/objectives/policy_losses_truth.h"
 
 namespace lossgrid {
 
