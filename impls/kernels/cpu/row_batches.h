@@ -20,7 +20,7 @@ struct RowBatch {
 };
 
 /// Calls compute(batch, following) for the rows of a part that are wanted(row), in order;
-/// `following` is the batch behind it. Only the last batches are not full.
+/// `following` is the batch behind it, perhaps empty. Only the last batch may not be full.
 template <std::size_t kRows, typename Wanted, typename Compute>
 void for_each_batch(std::int64_t rows, const RowPart& part, const Wanted& wanted,
                     const Compute& compute) {
