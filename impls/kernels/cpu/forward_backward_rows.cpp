@@ -249,8 +249,9 @@ class ForwardBackward {
     }
     bool moved = false;
     for (std::size_t p = 0; p < kBlocks; ++p) {
-      if (HWY_UNLIKELY(moved))
+      if (HWY_UNLIKELY(moved)) {
         sums[p] = exp_block(blocks.x[p], count, running.exponent, blocks.e[p]);
+      }
       if (HWY_UNLIKELY(kKeepsLogits && is_too_large(sums[p]))) {
         running.move(largest_of(blocks.x[p], count, 0));
         sums[p] = exp_block(blocks.x[p], count, running.exponent, blocks.e[p]);

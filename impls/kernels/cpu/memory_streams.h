@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way in which row kernels read memory. Intel's cores keep too few lines in flight on their own
-// and wait for memory before they go on with arithmetic. There kernels prefetch, and read several
-// rows, or several places of a row, side by side: both gain a factor of 1.05 to 1.4. On AMD's a
-// prefetch costs 1 to 2 %, and a core reads one row at 93 to 99 % of what memory gives.
+// and wait for memory before they go on with arithmetic. There kernels prefetch, which gains a
+// factor of 1.2 to 1.5, and read several rows, or several places of a row, side by side, which
+// gains up to 1.24 more (docs/cpu-kernels.md). On AMD's a prefetch costs 1 to 2 %, and a core reads
+// one row at 93 to 99 % of what memory gives.
 #pragma once
 
 #include <cstdint>
