@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "gpu")
 STAND_IN = """#!/bin/sh
 case "$*" in
   "list backends") echo "cuda           $GPU"; echo "cuda_emulated  this processor"; exit 0 ;;
-  "list mutants") for k in 1 2 3 4 5 6 7 8 9; do echo "mutant/wrong_$k   M$k fused: wrong"; done; exit 0 ;;
+  "list mutants") for k in 1 2 3 4 5 6 7 8.5 9; do echo "mutant/wrong_$k   M$k fused: wrong"; done; exit 0 ;;
 esac
 echo "called: $*"
 case "$*" in
@@ -78,7 +79,7 @@ class Gpu(unittest.TestCase):
         self.assertEqual((ended.returncode, ended.stderr), (77, "gpu: skipped: no driver\n"))
 
     def test_usage(self):
-        for arguments in ((), (self.out, "nonsense"), ("--seconds", "0", self.out), ("--seconds",),
+        for arguments in ((), (self.out, "nonsense"), ("--seconds", "0", self.out), ("--seconds",), ("--jobs", "0", self.out),
                           ("--nonsense", "1"), ("--pack", "file.zip"), ("--pack", "a.tar.xz", "b")):
             ended = self.run_script(*arguments)
             self.assertEqual(ended.returncode, 64, arguments)
@@ -102,7 +103,7 @@ class Gpu(unittest.TestCase):
     def test_every_mutant_is_in_one_of_eight_parts(self):
         self.assertEqual(self.run_stages("mutants").returncode, 0)
         self.assertIn("--impl mutant/wrong_1,mutant/wrong_9\n", self.log("mutants_0"))
-        self.assertIn("--impl mutant/wrong_8\n", self.log("mutants_7"))
+        self.assertIn("--impl mutant/wrong_8.5\n", self.log("mutants_7"))
 
     def test_steps_that_have_ended_are_not_run_again_and_stay_failed(self):
         self.run_stages("tests", "bench", fails="perf_gpu")
@@ -132,6 +133,44 @@ class Gpu(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertTrue(ended.stdout.endswith("gpu: failed: mutants_0\n"), ended.stdout)
 
+    def test_steps_run_side_by_side_and_timings_alone(self):
+        """Each part of the mutants takes 5 seconds; bench begins when all have ended."""
+        begun = time.monotonic()
+        ended = self.run_script("--jobs", "8", self.out, "mutants", "bench", slow="mutant/")
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertLess(time.monotonic() - begun, 20)
+        lines = ended.stdout.splitlines()
+        bench = next(k for k, line in enumerate(lines) if line.startswith("+ ") and "bench" in line)
+        parts = [k for k, line in enumerate(lines) if line.startswith("called: mutants")]
+        self.assertEqual(len(parts), 8)
+        self.assertLess(max(parts), bench)
+
+    def test_steps_side_by_side_share_the_gpu_by_a_service_that_ends_before_timings(self):
+        calls = os.path.join(self.folder, "mps")
+        self.stand_in("bin/nvidia-cuda-mps-control", f"""#!/bin/sh
+[ -d "$CUDA_MPS_PIPE_DIRECTORY" ] || exit 1
+[ "$1" = -d ] && echo begins >>{calls} || echo "$(cat), $(ls {self.out}/*.status | wc -l) steps" >>{calls}
+""")
+        ended = self.run_script("--jobs", "8", self.out, "mutants", "bench")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        with open(calls, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "begins\nquit, 8 steps\n")
+        os.remove(calls)
+        self.assertEqual(self.run_script(self.out, "mutants").returncode, 0)
+        self.assertFalse(os.path.exists(calls))
+
+    def test_of_steps_side_by_side_each_failure_is_named(self):
+        ended = self.run_script("--jobs", "3", self.out, "suites", "mutants", fails="--suite linear")
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertTrue(ended.stdout.endswith("gpu: failed: linear\n"), ended.stdout)
+
+    def test_steps_side_by_side_that_take_all_of_the_time_have_failed(self):
+        ended = self.run_script("--seconds", "4", "--jobs", "2", self.out, "mutants", slow="mutant/")
+        self.assertEqual(ended.returncode, 75, ended.stdout)
+        self.assertTrue(ended.stdout.endswith(
+            "left: " + " ".join(f"mutants_{k}" for k in range(2, 8)) +
+            "; the same command goes on\n"), ended.stdout)
+
     def test_a_rehearsal_runs_on_emulated_devices(self):
         ended = self.run_script("--backend", "cuda_emulated", self.out, "tests", "suites",
                                 gpu="not here: no driver")
@@ -147,8 +186,8 @@ class Gpu(unittest.TestCase):
         shutil.copy(SCRIPT, os.path.join(pack, "scripts", "gpu"))
         ended = self.run_script(self.out, "tests", "bench", script=f"{pack}/scripts/gpu", build=False)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-        self.assertIn("+ bin/test_device\n", ended.stdout)
-        self.assertIn(f"tests:  of {pack}\n", ended.stdout)
+        self.assertIn("+ bin/test_device --gtest_filter=-GpuState.*\n", ended.stdout)
+        self.assertIn(f"tests: --gtest_filter=-GpuState.* of {pack}\n", ended.stdout)
         self.assertIn("+ bin/lossgrid bench", ended.stdout)
 
     def test_sanitizers_run_one_after_the_other_whatever_the_first_finds(self):
