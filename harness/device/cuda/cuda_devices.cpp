@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include "harness/core/heap_watch.h"
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"
@@ -82,18 +83,21 @@ class CudaDevice final : public Device {
   /// The driver stages host memory that is not pinned. Only views of the host take that way, for
   /// checks, outside of timings; payloads of collectives are in pinned memory already (Staging).
   void copy(void* to, const void* from, std::size_t bytes) override {
+    const HeapWatchScope unwatched(nullptr);  // the driver's own
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
     wait_for("copy");
   }
 
   bool host_reads(const void* memory) const override {
     if (memory == nullptr) return true;  // of an empty span; CUDA's answer depends on its version
+    const HeapWatchScope unwatched(nullptr);  // the driver's own
     cudaPointerAttributes found{};
     check_cuda(cudaPointerGetAttributes(&found, memory), "cudaPointerGetAttributes");
     return found.type != cudaMemoryTypeDevice;
   }
 
   void fill(void* to, std::uint16_t pattern, std::size_t bytes, MemorySpace space) override {
+    const HeapWatchScope unwatched(nullptr);  // the driver's own
     if (space == MemorySpace::shared) {
       wait_for("fill");
       return fill_on_host(to, pattern, bytes);
@@ -152,6 +156,7 @@ class CudaDevice final : public Device {
 
   void wait() override { wait_for("what was launched"); }
   void wait_for(const char* what) {
+    const HeapWatchScope unwatched(nullptr);  // the driver's own
     record_timed_end(stream_);
     check_cuda(cudaStreamSynchronize(stream_), what);
   }
@@ -172,7 +177,8 @@ class CudaDevice final : public Device {
 
   /// Frees in stream order: kernels that were launched may still use the block.
   void release(std::byte* block, MemorySpace space) noexcept override {
-    if (cuda_is_lost()) return;  // the process ends, and the driver takes it back
+    const HeapWatchScope unwatched(nullptr);  // the driver's own
+    if (cuda_is_lost()) return;               // the process ends, and the driver takes it back
     if (space == MemorySpace::device) {
       cudaFreeAsync(block, stream_);
     } else {

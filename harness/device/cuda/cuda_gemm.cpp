@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "harness/core/error.h"
+#include "harness/core/heap_watch.h"
 #include "harness/device/cuda/cublas_lt.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_devices.h"
@@ -154,6 +155,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
   }
   require_right_result(product);
   if (product.m == 0 || product.n == 0) return;
+  const HeapWatchScope unwatched(nullptr);  // cuBLASLt's and the driver's own
   count_launch();
   device_work().flops += product.flops();
   if (product.k > 0) return multiply(product, workspace);
@@ -167,6 +169,7 @@ std::int64_t gemm_workspace_floats(DType /*a*/, DType /*b*/, std::int64_t /*n*/,
 }
 
 void add(const float* values, std::int64_t count, float* sum, void* stream) {
+  const HeapWatchScope unwatched(nullptr);  // the driver's own
   count_launch();
   const char* error = cuda_add(values, count, sum, stream);
   if (error != nullptr) throw_cuda_failure("CUDA kernel add", error);
