@@ -38,8 +38,8 @@ TEST(DeviceTimer, CountsWhatTheHostDoesInBetween) {
     const std::unique_ptr<DeviceTimer> timer = make_device_timer(*device);
     timer->start();
     std::this_thread::sleep_for(kNap);
-    // Events are read to half a microsecond.
-    EXPECT_GE(timer->stop(), kNapNs - 1000) << name(backend);
+    // On a GPU the first event stands behind a kernel of 100 microseconds.
+    EXPECT_GE(timer->stop(), kNapNs - 110'000) << name(backend);
   }
 }
 
