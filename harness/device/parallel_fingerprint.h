@@ -13,8 +13,10 @@
 
 namespace lossgrid {
 
-/// Returns the fingerprint of `bytes`.
-inline std::uint64_t parallel_fingerprint(std::span<const std::byte> bytes) {
+/// Returns the fingerprint of `bytes`. A `tensor` that names them makes sums of fingerprints depend
+/// on which is which.
+inline std::uint64_t parallel_fingerprint(std::span<const std::byte> bytes,
+                                          std::uint64_t tensor = 0) {
   constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
   const std::size_t blocks = (bytes.size() + kBlockBytes - 1) / kBlockBytes;
   std::atomic<std::uint64_t> sum = 0;
@@ -22,7 +24,8 @@ inline std::uint64_t parallel_fingerprint(std::span<const std::byte> bytes) {
     for (auto block = static_cast<std::size_t>(begin); block < static_cast<std::size_t>(end);
          ++block) {
       const std::size_t at = block * kBlockBytes;
-      sum += fingerprint(bytes.subspan(at, std::min(kBlockBytes, bytes.size() - at)), block);
+      sum += fingerprint(bytes.subspan(at, std::min(kBlockBytes, bytes.size() - at)),
+                         (tensor << 32) + block);
     }
   });
   return sum;

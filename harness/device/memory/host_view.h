@@ -9,6 +9,7 @@
 
 #include "harness/core/heap_watch.h"
 #include "harness/device/device.h"
+#include "harness/device/kernel/rank_threads.h"
 
 namespace lossgrid {
 
@@ -25,6 +26,7 @@ class HostView {
     const HeapWatchScope unwatched(nullptr);
     copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     data_ = copy_.get();
+    touch_pages();
     device.copy(data_, memory, bytes);
   }
   explicit HostView(const Buffer& buffer)
@@ -43,6 +45,18 @@ class HostView {
   }
 
  private:
+  /// Has the threads of the rank take the pages from the system: the driver, which copies by one
+  /// thread, would wait for each of them.
+  void touch_pages() const {
+    constexpr std::size_t kPageBytes = 4096;
+    parallel_for(static_cast<std::int64_t>(bytes_ / kPageBytes),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t page = begin; page < end; ++page) {
+                     data_[static_cast<std::size_t>(page) * kPageBytes] = std::byte{0};
+                   }
+                 });
+  }
+
   Device* device_;
   std::byte* memory_;
   std::byte* data_;

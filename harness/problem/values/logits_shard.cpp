@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/random_streams.h"
@@ -68,14 +69,17 @@ void fill_shard(const Problem& problem, const LogitsSource& logits, DType dtype,
   const PackedLayout layout = layout_of(problem, grid);
   const VocabShard shard = vocab_shard(spec.vocab, grid.tp, tp_rank);
   const std::vector<std::int64_t> rows = rows_to_read(problem, layout);
+  const std::vector<std::int64_t> positions = cp_rows(layout.cu_padded, grid, cp_rank);
   dispatch_floating(dtype, [&](auto element) {
     using T = decltype(element);
-    Filler<T> filler(problem, logits, shard, tp_rank);
-    T* next = static_cast<T*>(out);
-    for (const std::int64_t position : cp_rows(layout.cu_padded, grid, cp_rank)) {
-      filler.row(rows[position], position, next);
-      next += shard.width;
-    }
+    parallel_for(static_cast<std::int64_t>(positions.size()),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   Filler<T> filler(problem, logits, shard, tp_rank);
+                   for (std::int64_t k = begin; k < end; ++k) {
+                     const std::int64_t position = positions[static_cast<std::size_t>(k)];
+                     filler.row(rows[position], position, static_cast<T*>(out) + k * shard.width);
+                   }
+                 });
   });
 }
 

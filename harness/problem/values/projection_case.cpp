@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "harness/core/error.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/problem/batch/random_streams.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/values/logit_transform.h"
@@ -224,16 +225,20 @@ std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
   projection.weight.resize(static_cast<std::size_t>(spec.vocab) * factors);
   projection.hidden.resize(targets.size() * factors);
   const CaseProjection rows(spec);
-  for (std::int64_t id = 0; id < spec.vocab; ++id) {
-    float* row = projection.weight.data() + id * projection.factors();
-    rows.weight_row(id, {row, size});
-    if (projection.has_bias) row[size] = rows.bias(id);
-  }
-  for (std::size_t t = 0; t < targets.size(); ++t) {
-    float* row = projection.hidden.data() + t * factors;
-    rows.hidden_row(static_cast<std::int64_t>(t), ids[t], targets[t], projection, {row, size});
-    if (projection.has_bias) row[size] = 1;
-  }
+  parallel_for(spec.vocab, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t id = begin; id < end; ++id) {
+      float* row = projection.weight.data() + id * projection.factors();
+      rows.weight_row(id, {row, size});
+      if (projection.has_bias) row[size] = rows.bias(id);
+    }
+  });
+  parallel_for(projection.tokens, [&](std::int64_t begin, std::int64_t end) {
+    for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
+      float* row = projection.hidden.data() + t * factors;
+      rows.hidden_row(static_cast<std::int64_t>(t), ids[t], targets[t], projection, {row, size});
+      if (projection.has_bias) row[size] = 1;
+    }
+  });
   return std::make_shared<const Projection>(std::move(projection));
 }
 

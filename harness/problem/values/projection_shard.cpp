@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/problem.h"
 #include "harness/problem/batch/random_streams.h"
@@ -31,24 +32,31 @@ void fill_padding(const CaseSpec& spec, Stream stream, std::int64_t row, std::sp
 template <typename T, typename Row>
 void write_ids(WeightLayout layout, std::int64_t width, std::int64_t size, Row&& row, T* out) {
   if (layout == WeightLayout::vocab_hidden) {
-    std::vector<float> values(static_cast<std::size_t>(size));
-    for (std::int64_t column = 0; column < width; ++column) {
-      row(column, std::span<float>(values));
-      out = std::transform(values.begin(), values.end(), out, [](float v) { return T(v); });
-    }
+    parallel_for(width, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<float> values(static_cast<std::size_t>(size));
+      for (std::int64_t column = begin; column < end; ++column) {
+        row(column, std::span<float>(values));
+        std::transform(values.begin(), values.end(), out + column * size,
+                       [](float v) { return T(v); });
+      }
+    });
     return;
   }
   constexpr std::int64_t kTile = 16;  // neighbours in memory are written together
-  std::vector<float> tile(static_cast<std::size_t>(kTile * size));
-  for (std::int64_t first = 0; first < width; first += kTile) {
-    const std::int64_t columns = std::min(kTile, width - first);
-    for (std::int64_t c = 0; c < columns; ++c) {
-      row(first + c, std::span<float>(tile.data() + c * size, static_cast<std::size_t>(size)));
+  parallel_for((width + kTile - 1) / kTile, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> tile(static_cast<std::size_t>(kTile * size));
+    for (std::int64_t first = begin * kTile; first < std::min(end * kTile, width); first += kTile) {
+      const std::int64_t columns = std::min(kTile, width - first);
+      for (std::int64_t c = 0; c < columns; ++c) {
+        row(first + c, std::span<float>(tile.data() + c * size, static_cast<std::size_t>(size)));
+      }
+      for (std::int64_t k = 0; k < size; ++k) {
+        for (std::int64_t c = 0; c < columns; ++c) {
+          out[k * width + first + c] = T(tile[c * size + k]);
+        }
+      }
     }
-    for (std::int64_t k = 0; k < size; ++k) {
-      for (std::int64_t c = 0; c < columns; ++c) out[k * width + first + c] = T(tile[c * size + k]);
-    }
-  }
+  });
 }
 
 /// Factors of logits with the dtype in which ranks hold them, and the streams of their padding.

@@ -4,12 +4,15 @@
 // have added to them; but their invariants are checked after every pack: padding ids are left
 // alone, no NaN.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
+#include "harness/device/kernel/rank_threads.h"
 #include "harness/device/memory/host_view.h"
+#include "harness/device/parallel_fingerprint.h"
 #include "harness/runner/trial/rank_tensors.h"
 #include "harness/runner/trial/weight_gradient.h"
 #include "harness/verify/unwritten.h"
@@ -33,6 +36,15 @@ struct WeightFaults {
   std::int64_t not_finite = 0;       // other NaN and infinities
   std::int64_t changed_padding = 0;  // ids beyond the vocabulary
   ElementPlace first;
+
+  std::int64_t all() const { return not_written + not_finite + changed_padding; }
+  /// Adds those of later places.
+  void add(const WeightFaults& more) {
+    if (all() == 0) first = more.first;
+    not_written += more.not_written;
+    not_finite += more.not_finite;
+    changed_padding += more.changed_padding;
+  }
 };
 
 class LinearTensors final : public RankTensors {
@@ -67,8 +79,9 @@ class LinearTensors final : public RankTensors {
   std::uint64_t input_bits() const override {
     const std::uint64_t bias_bits =
         places_.has_bias ? fingerprint(HostView(bias_).bytes(), kBiasBits) : 0;
-    return fingerprint(HostView(hidden_).bytes(), 0) + fingerprint(HostView(weight_).bytes(), 1) +
-           bias_bits + teacher_.bits() + mask_.bits();
+    return parallel_fingerprint(HostView(hidden_).bytes()) +
+           parallel_fingerprint(HostView(weight_).bytes(), 1) + bias_bits + teacher_.bits() +
+           mask_.bits();
   }
 
   std::optional<SkipReason> shift(double /*amount*/) override {
@@ -205,13 +218,15 @@ class LinearTensors final : public RankTensors {
     const std::int64_t length = by_id ? places_.size : places_.shard.valid();
     const std::int64_t stride = by_id ? places_.size : places_.shard.width;
     const HostView weight(grad_weight_.buffer());
-    std::uint64_t bits = 0;
-    for (std::int64_t k = 0; k < lines; ++k) {
-      const std::span<const float> line(weight.as<const float>().data() + k * stride,
-                                        static_cast<std::size_t>(length));
-      bits += fingerprint(std::as_bytes(line), static_cast<std::uint64_t>(k) * 4096 +
-                                                   static_cast<std::uint64_t>(pack_.rank.tp_rank));
-    }
+    const auto tp_rank = static_cast<std::uint64_t>(pack_.rank.tp_rank);
+    std::atomic<std::uint64_t> bits = 0;
+    parallel_for(lines, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = begin; k < end; ++k) {
+        const std::span<const float> line(weight.as<const float>().data() + k * stride,
+                                          static_cast<std::size_t>(length));
+        bits += fingerprint(std::as_bytes(line), static_cast<std::uint64_t>(k) * 4096 + tp_rank);
+      }
+    });
     return bits;
   }
 
@@ -223,18 +238,34 @@ class LinearTensors final : public RankTensors {
   }
 
   WeightFaults find_weight_faults() const {
-    WeightFaults faults;
-    const auto count = [&](std::int64_t& counter, std::int64_t place) {
-      const bool first = faults.not_written + faults.not_finite + faults.changed_padding == 0;
-      if (first) faults.first.vocab_id = places_.shard.begin + places_.column(place);
-      ++counter;
-    };
-    faults.first.rank = pack_.rank.rank;
     const HostView weight(grad_weight_.buffer());
     std::optional<HostView> bias;
     WeightGradient gradient{weight.as<const float>()};
     if (places_.has_bias) gradient.bias = bias.emplace(grad_bias_.buffer()).as<const float>();
-    for (std::int64_t place = 0; place < places_.all_elements(); ++place) {
+    constexpr std::int64_t kBlock = std::int64_t{1} << 16;
+    const std::int64_t blocks = (places_.all_elements() + kBlock - 1) / kBlock;
+    std::vector<WeightFaults> of_blocks(static_cast<std::size_t>(blocks));
+    parallel_for(blocks, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        find_faults(gradient, block * kBlock,
+                    std::min((block + 1) * kBlock, places_.all_elements()),
+                    of_blocks[static_cast<std::size_t>(block)]);
+      }
+    });
+    WeightFaults faults;
+    for (const WeightFaults& more : of_blocks) faults.add(more);
+    faults.first.rank = pack_.rank.rank;
+    return faults;
+  }
+
+  /// Finds the faults of the places [begin, end).
+  void find_faults(const WeightGradient& gradient, std::int64_t begin, std::int64_t end,
+                   WeightFaults& faults) const {
+    const auto count = [&](std::int64_t& counter, std::int64_t place) {
+      if (faults.all() == 0) faults.first.vocab_id = places_.shard.begin + places_.column(place);
+      ++counter;
+    };
+    for (std::int64_t place = begin; place < end; ++place) {
       const float got = gradient.at(place);
       if (places_.column(place) >= places_.shard.valid()) {
         if (!(got == before()[static_cast<std::size_t>(place)])) {
@@ -246,7 +277,6 @@ class LinearTensors final : public RankTensors {
         count(faults.not_finite, place);
       }
     }
-    return faults;
   }
 
   /// Counts elements that are not finite, those that were not written among them.
