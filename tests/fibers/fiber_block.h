@@ -40,6 +40,7 @@ class FiberBlock {
   std::int64_t index() const { return index_; }
   int threads() const { return kBlockThreads; }
   std::byte* shared() const { return shared_; }
+  std::int64_t place_on_chip(std::int64_t v) const { return v; }
 
   template <typename F>
   auto each(F&& f) const {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch that no .cu file names would run on the host, or not at all, on GPUs only.
+// A launch that no .cu file names, or whose code of the host is wrong, would fail on GPUs only.
+#include <type_traits>
+
 #include <gtest/gtest.h>
 
+#include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/cuda/cuda_launch.h"
 #include "harness/device/kernel/launch_items.h"
 #include "harness/loss/objective_kernels-inl.h"
@@ -18,10 +21,22 @@
 namespace lossgrid {
 namespace {
 
+/// Launches without work, and so runs the code of the host: nvcc lets it call functions of the
+/// device, which end the process there.
+template <class Launch>
+void expect_launch(bool built) {
+  ASSERT_EQ(cuda_launch<Launch> != nullptr, built) << Launch::kName;
+  if constexpr (std::is_default_constructible_v<Launch>) {
+    if (!built) return;
+    const char* const error = cuda_launch<Launch>(nullptr, Launch{});
+    if (cuda_devices().no_gpu) return;
+    EXPECT_EQ(error, nullptr) << Launch::kName << ": " << error;
+  }
+}
+
 template <class... Launches>
 void expect_named(bool built) {
-  const bool named[] = {cuda_launch<Launches> != nullptr...};
-  for (const bool is_named : named) EXPECT_EQ(is_named, built);
+  (expect_launch<Launches>(built), ...);
 }
 
 template <class... Terms>
@@ -36,7 +51,8 @@ void expect_items(bool built) {
 
 TEST(CudaBuild, HasTheKernelsOfEverything) {
   const bool built = cuda_launch<LaunchStatistics> != nullptr;
-  expect_named<LaunchGradient, LaunchRoundedGradient, LaunchForwardBackward>(built);
+  expect_named<LaunchStatistics, LaunchGradient, LaunchRoundedGradient, LaunchForwardBackward>(
+      built);
   expect_named<LaunchGatherRows, LaunchClearRows, LaunchRoundRows, LaunchWriteFloats>(built);
   expect_terms<NllTerms, PairTerms, ClippedPgTerms<ClippedPgFormulas, double>, StepStatisticsTerms>(
       built);

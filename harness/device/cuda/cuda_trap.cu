@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel that ends in a sticky error.
 #include "harness/device/cuda/cuda_kernels.h"
-#include "harness/device/cuda/device_block.cuh"
+#include "harness/device/cuda/device_launcher.cuh"
 
 namespace lossgrid {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceBlock: a block of threads of a kernel on a GPU (portable.h). DeviceLauncher: launches.
+// DeviceBlock: a block of threads of a kernel on a GPU (portable.h).
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,6 @@
 
 #include <cuda_runtime.h>
 
-#include "harness/device/cuda/launch_shape.h"
-#include "harness/device/cuda/shared_memory.h"
 #include "harness/device/kernel/block_reduce.h"
 #include "harness/device/kernel/portable.h"
 
@@ -24,6 +22,9 @@ class DeviceBlock {
     extern __shared__ __align__(16) unsigned char memory[];
     return reinterpret_cast<std::byte*>(memory);
   }
+
+  /// Returns the place of vector v of a row in the shared memory of its thread's block.
+  __device__ std::int64_t place_on_chip(std::int64_t v) const { return v; }
 
   template <typename F>
   __device__ auto each(F&& f) const {
@@ -70,83 +71,6 @@ class DeviceBlock {
     }
     return other.value;
   }
-};
-
-template <typename Kernel>
-__global__ void __launch_bounds__(kBlockThreads) run_kernel(const __grid_constant__ Kernel kernel) {
-  DeviceBlock block;
-  kernel(block);
-}
-
-/// Launches kernels on `stream` and keeps the first error.
-class DeviceLauncher {
- public:
-  explicit DeviceLauncher(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
-
-  template <typename Kernel>
-  void operator()(const Kernel& kernel, std::int64_t blocks, std::size_t shared_bytes) {
-    const LaunchShape shape = launch_shape(blocks, shared_bytes);
-    if (shape.step == LaunchStep::nothing || status_ != cudaSuccess) return;
-    if (shape.step == LaunchStep::is_impossible) {
-      status_ = cudaErrorInvalidConfiguration;
-      return;
-    }
-    if (shape.step == LaunchStep::allow_shared) {
-      allow_shared(run_kernel<Kernel>);
-      if (status_ != cudaSuccess) {
-        cudaGetLastError();  // else the next launch would be blamed for it
-        return;
-      }
-    }
-    run_kernel<Kernel><<<shape.blocks, kBlockThreads, shared_bytes, stream_>>>(kernel);
-    status_ = cudaGetLastError();
-  }
-
-  /// Returns the number of blocks of a kernel without shared memory that run at once.
-  template <typename Kernel>
-  std::int64_t blocks_at_once(const Kernel& /*kernel*/) {
-    int of_sm = 0;
-    keep(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_sm, run_kernel<Kernel>, kBlockThreads,
-                                                       0));
-    return std::int64_t{of_sm} * attribute(cudaDevAttrMultiProcessorCount);
-  }
-
-  /// Returns the bytes of dynamic shared memory with which two blocks fit on an SM.
-  std::int64_t room_of_block() {
-    return room_beside_another(attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor),
-                               attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
-  }
-
-  /// Returns CUDA's text of the first error; null if there was none.
-  const char* error() const {
-    return status_ == cudaSuccess ? nullptr : cudaGetErrorString(status_);
-  }
-
- private:
-  void keep(cudaError_t status) {
-    if (status_ == cudaSuccess) status_ = status;
-  }
-  int attribute(cudaDeviceAttr which) {
-    int device = 0;
-    int value = 0;
-    keep(cudaGetDevice(&device));
-    keep(cudaDeviceGetAttribute(&value, which, device));
-    return value;
-  }
-  /// Allows a kernel all shared memory that a block can have: ranks on threads launch the same
-  /// kernel with different sizes, and none may take back what another one needs.
-  template <typename F>
-  void allow_shared(F* kernel) {
-    cudaFuncAttributes own;
-    keep(cudaFuncGetAttributes(&own, kernel));
-    const int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    if (status_ != cudaSuccess) return;
-    keep(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              most - static_cast<int>(own.sharedSizeBytes)));
-  }
-
-  cudaStream_t stream_;
-  cudaError_t status_ = cudaSuccess;
 };
 
 }  // namespace lossgrid

@@ -2,8 +2,9 @@
 // OnGpu: the line by which a .cu file gives launches (kernel/launch.h) to GPUs.
 #pragma once
 
+#include "harness/core/heap_watch.h"
 #include "harness/device/cuda/cuda_launch.h"
-#include "harness/device/cuda/device_block.cuh"
+#include "harness/device/cuda/device_launcher.cuh"
 
 namespace lossgrid {
 
@@ -16,6 +17,7 @@ struct OnGpu {
   template <class Launch>
   static void name() {
     cuda_launch<Launch> = [](void* stream, const Launch& launch) -> const char* {
+      const HeapWatchScope unwatched(nullptr);  // the driver's own: it loads kernels when it must
       DeviceLauncher launcher(stream);
       launch(launcher);
       return launcher.error();

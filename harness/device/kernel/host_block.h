@@ -22,6 +22,8 @@ class HostBlock {
   int threads() const { return kBlockThreads; }
   /// Returns the shared memory of the block.
   std::byte* shared() const { return shared_; }
+  /// Returns the place of vector v of a row in the shared memory of its thread's block.
+  std::int64_t place_on_chip(std::int64_t v) const { return v; }
 
   /// Returns f(thread) of every thread.
   template <typename F>

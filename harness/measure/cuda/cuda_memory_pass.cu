@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes over memory on a GPU.
-#include "harness/device/cuda/device_block.cuh"
+#include "harness/device/cuda/device_launcher.cuh"
 #include "harness/measure/cuda/memory_pass-inl.h"
 
 namespace lossgrid {

@@ -3,6 +3,7 @@
 // statistics is the maximum; arithmetic is float32 for every dtype of the logits.
 #pragma once
 
+#include "harness/device/kernel/rows_on_chip.h"
 #include "impls/kernels/cuda/cuda_rows.h"
 #include "impls/kernels/cuda/row_moments.h"
 
@@ -220,7 +221,7 @@ struct ForwardBackwardKernel {
       // Each thread reads again only vectors that it kept itself.
       whole = moments_of_row<false>(block, row, access.rows.columns, [&](std::int64_t v) {
         const Vector<T> x = from_memory(v);
-        if (v < kept) on_chip[v] = x;
+        if (v < kept) on_chip[block.place_on_chip(v)] = x;
         return x;
       });
       block.one([&] { write_statistics(access, r, whole, out); });
@@ -232,12 +233,12 @@ struct ForwardBackwardKernel {
     }
     write_gradient(
         block, access, r, GradientOfRow<T>(whole.max, whole.sum, grad[r]), to,
-        [&](std::int64_t v) { return v < kept ? on_chip[v] : from_memory(v); }, aligned);
+        [&](std::int64_t v) { return v < kept ? on_chip[block.place_on_chip(v)] : from_memory(v); },
+        aligned);
   }
 };
 
-// Launches (launch.h), for each dtype of the logits. room_of_block() of a launcher is the shared
-// memory of a block, for two blocks on an SM at once.
+// Launches (launch.h), for each dtype of the logits.
 
 struct LaunchStatistics {
   static constexpr const char* kName = "statistics";
@@ -285,11 +286,10 @@ struct LaunchForwardBackward {
   void operator()(Launcher& launcher) const {
     dispatch_floating(rows.dtype, [&](auto zero) {
       using T = decltype(zero);
-      const std::int64_t row_vectors = rows.columns / kVectorSize<T>;
-      const std::int64_t most = launcher.room_of_block() / kVectorBytes;
-      const std::int64_t kept = row_vectors < most ? row_vectors : most;
-      launcher(ForwardBackwardKernel<T>{{rows}, grad, out, gradient, kept}, rows.rows,
-               static_cast<std::size_t>(kept * kVectorBytes));
+      const auto kernel = [&](std::int64_t kept) {
+        return ForwardBackwardKernel<T>{{rows}, grad, out, gradient, kept};
+      };
+      launch_keeping_rows(launcher, kernel, rows.rows, rows.columns / kVectorSize<T>);
     });
   }
 };
