@@ -362,7 +362,8 @@ void LinearPass::add_kept(const HeadGradients& kept, const HeadGradients& head) 
   if (problem_.head.has_bias) {
     kernels.add(kept.bias, shard_.valid(), head.bias, context_.device.stream());
   }
-  if (problem_.head.layout == WeightLayout::vocab_hidden) {
+  const bool is_whole = shard_.valid() == shard_.width;  // no id of padding is in between
+  if (problem_.head.layout == WeightLayout::vocab_hidden || is_whole) {
     kernels.add(kept.weight, shard_.valid() * size_, head.weight, context_.device.stream());
     return;
   }

@@ -44,6 +44,7 @@ Ranks start_ranks(const std::string& transport) {
     char** argv = nullptr;
     session() = std::make_unique<MpiSession>(argc, argv);
     share_machine(session()->rank(), session()->processes_here());
+    set_rank_threads(process_threads());  // of inputs, which are made outside of ranks
   }
   return Ranks(*session());
 }

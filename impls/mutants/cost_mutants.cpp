@@ -57,14 +57,15 @@ class UndeclaredGatherPlan final : public PlanAround {
 };
 
 /// `RetainedChunksPlan`: keeps the logits of every chunk until the backward pass, as a chunk loop
-/// under plain automatic differentiation does.
+/// under plain automatic differentiation does. At the last chunk all of them stand beside what the
+/// right one needs.
 class RetainedChunksPlan final : public PlanAround {
  public:
   using PlanAround::PlanAround;
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    PlanAround::forward(inputs, outputs);
     kept_ = FloatArray(context_.device, local_logits(), "logits_kept", MemorySpace::device);
+    PlanAround::forward(inputs, outputs);
   }
 
  private:
@@ -77,8 +78,8 @@ class RetainedTeacherPlan final : public PlanAround {
   using PlanAround::PlanAround;
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
-    PlanAround::forward(inputs, outputs);
     kept_ = FloatArray(context_.device, local_logits(), "teacher_kept", MemorySpace::device);
+    PlanAround::forward(inputs, outputs);
   }
 
  private:

@@ -84,5 +84,26 @@ TEST(StagedCommunicator, KernelsAreDoneBeforeTheirResultsAreSent) {
   });
 }
 
+TEST(StagedCommunicator, ARankAloneGetsItsOwnPayload) {
+  const RanksOutcome outcome = run_thread_ranks(
+      1,
+      [](Communicator& world) {
+        const std::unique_ptr<Device> device = make_emulated_device();
+        const std::unique_ptr<Communicator> alone = stage_payloads(world, *device);
+        Tensor sum(*device, {1, 2}, MemorySpace::device);
+        Tensor other(*device, {-1, -1}, MemorySpace::device);
+        alone->all_reduce(sum.data(), 2, DType::f32, ReduceOp::sum);
+        alone->broadcast(sum.data(), 2, DType::f32, 0);
+        EXPECT_EQ(sum.values(), (Floats{1, 2}));
+        alone->all_gather(sum.data(), other.data(), 2, DType::f32);
+        EXPECT_EQ(other.values(), (Floats{1, 2}));
+        Tensor part(*device, {-1, -1}, MemorySpace::device);
+        alone->reduce_scatter(sum.data(), part.data(), 2, DType::f32, ReduceOp::sum);
+        EXPECT_EQ(part.values(), (Floats{1, 2}));
+      },
+      std::chrono::seconds(20));
+  EXPECT_TRUE(outcome.ranks[0].ok) << outcome.ranks[0].message;
+}
+
 }  // namespace
 }  // namespace lossgrid
