@@ -14,9 +14,10 @@ def functional():
     return found
 
 
-@lossgrid.implementation(returns="loss", overwrites="logits", supports=supports)
+@lossgrid.implementation(returns="loss", overwrites="logits", supports=supports, rounds="loss")
 def liger(logits, batch):
-    """Liger's cross entropy, whose gradient takes the place of the logits."""
+    """Liger's cross entropy, whose gradient takes the place of the logits; of bf16 logits
+    the loss is bf16."""
     return functional().liger_cross_entropy(logits, batch.labels_ignore, ignore_index=IGNORED)
 
 
