@@ -30,7 +30,32 @@ struct FiberOrder {
   int skipped_barrier = -1;  // of every block, in the order in which a thread comes to them
 };
 
-class FiberBlock {
+/// The part of a block that is the code of one thread. Block::thread() returns its number.
+template <typename Block>
+class ThreadOfBlock {
+ public:
+  template <typename F>
+  auto each(F&& f) const {
+    return f(own());
+  }
+  template <typename F>
+  void run(F&& f) const {
+    f(own());
+  }
+  template <typename T>
+  const T& of(const T& value, int /*thread*/) const {
+    return value;
+  }
+  template <typename F>
+  void one(F&& f) const {
+    if (own() == 0) f();
+  }
+
+ private:
+  int own() const { return static_cast<const Block*>(this)->thread(); }
+};
+
+class FiberBlock : public ThreadOfBlock<FiberBlock> {
  public:
   using Site = std::source_location;
 
@@ -42,22 +67,6 @@ class FiberBlock {
   std::byte* shared() const { return shared_; }
   std::int64_t place_on_chip(std::int64_t v) const { return v; }
 
-  template <typename F>
-  auto each(F&& f) const {
-    return f(thread());
-  }
-  template <typename F>
-  void run(F&& f) const {
-    f(thread());
-  }
-  template <typename T>
-  const T& of(const T& value, int /*thread*/) const {
-    return value;
-  }
-  template <typename F>
-  void one(F&& f) const {
-    if (thread() == 0) f();
-  }
   void sync(const Site& site = Site::current()) {
     if (barriers(thread()) != skipped_barrier_) fibers_.wait_for_block({site, outer(thread())});
   }

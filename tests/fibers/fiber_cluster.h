@@ -30,7 +30,7 @@ struct ClusterState {
   std::vector<Values> values;  // by block that reads them
 };
 
-class FiberCluster {
+class FiberCluster : public ThreadOfBlock<FiberCluster> {
  public:
   using Site = std::source_location;
 
@@ -42,23 +42,6 @@ class FiberCluster {
   std::byte* shared() const { return block_.shared(); }
   std::int64_t place_on_chip(std::int64_t v) const {
     return v / threads() * kBlockThreads + block_.thread();
-  }
-
-  template <typename F>
-  auto each(F&& f) const {
-    return f(thread());
-  }
-  template <typename F>
-  void run(F&& f) const {
-    f(thread());
-  }
-  template <typename T>
-  const T& of(const T& value, int /*thread*/) const {
-    return value;
-  }
-  template <typename F>
-  void one(F&& f) const {
-    if (thread() == 0) f();
   }
   void sync(const Site& site = Site::current()) {
     block_.sync(site);
@@ -81,9 +64,11 @@ class FiberCluster {
     return whole;
   }
 
+  /// Returns the number of the thread in the cluster.
+  int thread() const { return rank_ * kBlockThreads + block_.thread(); }
+
  private:
   int blocks() const { return static_cast<int>(state_.values.size()); }
-  int thread() const { return rank_ * kBlockThreads + block_.thread(); }
   template <typename T>
   T value_of(int block, T value) const {
     std::memcpy(&value, state_.values[static_cast<std::size_t>(rank_)].of_blocks[block], sizeof(T));
