@@ -88,7 +88,7 @@ TEST(Plan, AModelGivesVocabAndHiddenAndNothingElse) {
 TEST(Plan, TakesTheCasesOfASuite) {
   const ScratchFolder scratch;
   const json plan = plan_json(scratch, "--suite perf_gpu");
-  ASSERT_EQ(plan["plans"].size(), 5u);
+  ASSERT_EQ(plan["plans"].size(), 9u);
   const auto planned = [&](std::size_t number) {
     std::vector<std::string> names;
     for (const json& row : plan["plans"][number]["rows"]) {
@@ -99,7 +99,7 @@ TEST(Plan, TakesTheCasesOfASuite) {
   using testing::ElementsAre;
   EXPECT_THAT(planned(0),
               ElementsAre("per_sequence", "fused", "one_sweep", "one_sweep:in_place=true"));
-  EXPECT_THAT(planned(2), ElementsAre("linear_ce", "linear_ce_onepass"));
+  EXPECT_THAT(planned(6), ElementsAre("linear_ce", "linear_ce_onepass"));
   EXPECT_EQ(plan["plans"][0]["rows"][1]["inputs_bytes"], std::int64_t{8192} * 131072 * 2);
   const json other = plan_json(scratch, "--suite perf_gpu --grid tp2cp1 --impl cp_local");
   EXPECT_EQ(other["plans"][0]["grid"], "tp2cp1");

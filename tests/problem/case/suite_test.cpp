@@ -303,7 +303,7 @@ TEST(Suites, PerfHasRealVocabulariesInBothDtypes) {
 }
 
 /// Batches of the published times, and the upstream batch for the speed-up.
-TEST(Suites, PerfGpuHasTheShapesOfPeers) {
+TEST(Suites, PerfGpuHasTheShapesOfPeersAndOfCommonVocabularies) {
   const Suite perf = read_suite((kCases / "perf_gpu.json").string());
   ASSERT_TRUE(perf.timing);
   EXPECT_EQ(perf.timing->baseline, "per_sequence");
@@ -322,6 +322,10 @@ TEST(Suites, PerfGpuHasTheShapesOfPeers) {
       {std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}), 0, 512, DType::f32});
   EXPECT_EQ(shapes, (decltype(shapes){{8192, 0, 131072, DType::bf16},
                                       {8192, 0, 128256, DType::f32},
+                                      {8192, 0, 32768, DType::bf16},
+                                      {8192, 0, 32768, DType::f32},
+                                      {8192, 0, 151936, DType::bf16},
+                                      {8192, 0, 151936, DType::f32},
                                       {8192, 4096, 131072, DType::bf16},
                                       {8192, 2304, 256000, DType::bf16}}));
 }
