@@ -128,8 +128,9 @@ class ThreadCommunicator final : public Communicator {
   }
 
   /// Reduces this rank's segment and writes the result to the same place on all ranks. Segments are
-  /// disjoint, so no rank reads where another one writes.
+  /// disjoint, so no rank reads where another one writes. A rank alone has its sum already.
   void reduce_shared(Sources sources, std::size_t count, DType dtype, ReduceOp op) {
+    if (size() == 1) return;
     constexpr std::size_t kGranule = 64;  // elements: keeps segments off each other's cache lines
     const auto ranks = static_cast<std::size_t>(size());
     const std::size_t granules = (count + kGranule - 1) / kGranule;

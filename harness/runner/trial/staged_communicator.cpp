@@ -19,29 +19,26 @@ class StagedCommunicator final : public Communicator, public HasNative {
   NativeCommunicator native() const override { return native_of(inner_); }
 
   void all_reduce(void* data, std::size_t count, DType dtype, ReduceOp op) override {
-    if (stays(data)) return inner_.all_reduce(&nothing_, 0, dtype, op);
     const std::size_t bytes = count * size_of(dtype);
     void* staged = receive_for(data, bytes);
+    if (stays(data, staged)) return inner_.all_reduce(staged, count, dtype, op);
     if (staged != data) device_.copy(staged, data, bytes);
     inner_.all_reduce(staged, count, dtype, op);
     deliver(data, staged, bytes);
   }
   void all_gather(const void* send, void* receive, std::size_t count, DType dtype) override {
-    if (stays(receive)) {
-      inner_.all_gather(&nothing_, &nothing_, 0, dtype);
-      return copy_own(receive, send, count * size_of(dtype));
-    }
     const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(size());
     void* staged = receive_for(receive, bytes);
+    if (stays(receive, staged)) {
+      inner_.all_gather(staged, staged, count, dtype);
+      if (receive != send) device_.copy(receive, send, bytes);
+      return;
+    }
     inner_.all_gather(send_for(send, count * size_of(dtype)), staged, count, dtype);
     deliver(receive, staged, bytes);
   }
   void reduce_scatter(const void* send, void* receive, std::size_t count, DType dtype,
                       ReduceOp op) override {
-    if (stays(receive)) {
-      inner_.reduce_scatter(&nothing_, &nothing_, 0, dtype, op);
-      return copy_own(receive, send, count * size_of(dtype));
-    }
     const std::size_t bytes = count * size_of(dtype);
     void* staged = receive_for(receive, bytes);
     inner_.reduce_scatter(send_for(send, bytes * static_cast<std::size_t>(size())), staged, count,
@@ -49,9 +46,9 @@ class StagedCommunicator final : public Communicator, public HasNative {
     deliver(receive, staged, bytes);
   }
   void broadcast(void* data, std::size_t count, DType dtype, int root) override {
-    if (stays(data)) return inner_.broadcast(&nothing_, 0, dtype, root);
     const std::size_t bytes = count * size_of(dtype);
     void* staged = receive_for(data, bytes);
+    if (stays(data, staged)) return inner_.broadcast(staged, count, dtype, root);
     if (staged != data && rank() == root) device_.copy(staged, data, bytes);
     inner_.broadcast(staged, count, dtype, root);
     deliver(data, staged, bytes);
@@ -70,14 +67,9 @@ class StagedCommunicator final : public Communicator, public HasNative {
 
  private:
   /// True for device memory of a rank that is alone in the group: the payload need not come to the
-  /// host, and `inner` has the call without one.
-  bool stays(const void* memory) {
-    if (size() > 1 || device_.host_reads(memory)) return false;
-    device_.synchronise();
-    return true;
-  }
-  void copy_own(void* receive, const void* send, std::size_t bytes) {
-    if (receive != send) device_.copy(receive, send, bytes);
+  /// host, and `inner` has the call with what stands in `staged`.
+  bool stays(const void* memory, const void* staged) const {
+    return size() == 1 && staged != memory;
   }
   const void* send_for(const void* memory, std::size_t bytes) {
     device_.synchronise();
@@ -99,7 +91,6 @@ class StagedCommunicator final : public Communicator, public HasNative {
   Device& device_;
   Staging sent_;
   Staging received_;
-  std::byte nothing_{};
 };
 
 }  // namespace
