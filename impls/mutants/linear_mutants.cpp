@@ -86,6 +86,15 @@ void gradient_of_own_shard(const LogitsRows& rows, const RowSoftmax& softmax,
   rows_gradient(rows, own, gradients, out);
 }
 
+/// Rounds the gradient to bf16, also where its product is one of float32 factors.
+void rounded_gradient(const LogitsRows& rows, const RowSoftmax& softmax,
+                      const RowGradients& gradients, void* out) {
+  rows_gradient(rows, softmax, gradients, out);
+  const std::span<float> elements(static_cast<float*>(out),
+                                  static_cast<std::size_t>(rows.rows * rows.shard.width));
+  for (float& element : elements) element = static_cast<float>(bf16(element));
+}
+
 /// Takes part in the reduction and keeps the own part.
 void not_reduced(Device& device, Communicator& tp, bool sp, std::span<float> partial,
                  std::span<float> own) {
@@ -167,6 +176,12 @@ void add_parts_in_bf16(Device& device, const Gemm& product, std::span<float> wor
     add_in_bf16(device, part, workspace);
   }
   combine(device, product, part.c, [](float sum, float all) { return sum + all; });
+}
+
+/// Rounds the product to bf16 once and adds it.
+void add_rounded_product(Device& device, const Gemm& product, std::span<float> workspace) {
+  with_product(device, product, workspace,
+               [](float sum, float all) { return sum + static_cast<float>(bf16(all)); });
 }
 
 void overwrite(Device& device, const Gemm& product, std::span<float> workspace) {
@@ -255,7 +270,11 @@ const RegisteredMutant linear_mutants[] = {
         .name = "linear_weight_grad_parts_in_bf16",
         .what = "d weight added up over eight parts in bf16, declared to be rounded once",
         .strategy = "linear_materialized",
-        .change = [](Steps& s) { s.add_grad_weight = add_parts_in_bf16<8>; },
+        .change =
+            [](Steps& s) {
+              s.gradient = gradient_on_host<rounded_gradient>;
+              s.add_grad_weight = add_parts_in_bf16<8>;
+            },
         .runs_on = [](const LossProblem& problem) { return problem.dtype == DType::bf16; },
         .declare = declare_rounded_weight,
         .declares_grad_logits = true,
@@ -351,15 +370,14 @@ const RegisteredControl linear_controls[] = {
     }),
     RegisteredControl({
         .name = "linear_weight_grad_rounded_once",
-        .what = "d weight rounded to bf16 once, as declared",
+        .what = "d weight and d bias rounded to bf16 once, as declared",
         .strategy = "linear_materialized",
         .change =
             [](Steps& s) {
-              s.add_grad_weight = [](Device& device, const Gemm& product,
-                                     std::span<float> workspace) {
-                with_product(device, product, workspace, [](float sum, float all) {
-                  return sum + static_cast<float>(bf16(all));
-                });
+              s.add_grad_weight = add_rounded_product;
+              s.add_grad_bias = [](const RankContext& context, const Gemm& product,
+                                   std::span<float> workspace) {
+                add_rounded_product(context.device, product, workspace);
               };
             },
         .runs_on = [](const LossProblem& problem) { return problem.dtype == DType::bf16; },
