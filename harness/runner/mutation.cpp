@@ -30,6 +30,15 @@ std::vector<std::string> failed_checks(const TrialRecord& trial) {
   return names;
 }
 
+/// Puts the first grid that cuts both vocabulary and sequences before all others: on it most
+/// mutants fail, so that one that fails in few cases is found without the other grids of those
+/// before.
+void begin_with_both_dimensions(std::vector<Grid>& grids) {
+  const auto both = std::find_if(grids.begin(), grids.end(),
+                                 [](const Grid& grid) { return grid.tp > 1 && grid.cp > 1; });
+  if (both != grids.end()) std::rotate(grids.begin(), both, both + 1);
+}
+
 MutantRecord run_one(const ImplementationEntry& entry, const std::vector<Suite>& suites,
                      const RunOptions& options, ProblemCache& problems, bool& must_end) {
   MutantRecord record;
@@ -38,8 +47,13 @@ MutantRecord run_one(const ImplementationEntry& entry, const std::vector<Suite>&
   record.what = entry.what;
   record.is_control = entry.kind == ImplementationKind::control;
   std::vector<Suite> own = suites;
-  for (Suite& suite : own) suite.implementations = {entry.name};
-  must_end = run_suites(own, options, problems, [&](const TrialRecord& trial) {
+  for (Suite& suite : own) {
+    suite.implementations = {entry.name};
+    begin_with_both_dimensions(suite.grids);
+  }
+  RunOptions by_grid = options;
+  by_grid.order = TrialOrder::by_grid;
+  must_end = run_suites(own, by_grid, problems, [&](const TrialRecord& trial) {
     if (trial.status == TrialStatus::skipped) return true;
     ++record.trials;
     if (trial.status == TrialStatus::passed) return true;

@@ -101,24 +101,62 @@ TrialOutcome run_case(const Suite& suite, const CaseSpec& spec, const std::strin
 
 }  // namespace
 
-bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
-                const TrialSink& sink) {
-  std::int64_t number = 0;  // of the trial, also of one that does not run: same in a resumed run
+namespace {
+
+/// A case and an implementation, on all grids of their suite.
+struct Series {
+  const Suite* suite;
+  const CaseSpec* spec;
+  const std::string* implementation;
+  BitComparison bits;
+};
+
+std::vector<Series> series_of(const std::vector<Suite>& suites) {
+  std::vector<Series> all;
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
       for (const std::string& text : suite.implementations) {
-        BitComparison bits;
-        for (const Grid& grid : suite.grids) {
-          TrialOutcome trial = run_case(suite, spec, text, grid, ++number, options, problems);
-          bits.judge(trial.record);
-          const bool goes_on = sink(trial.record);
-          if (trial.must_end) return true;
-          if (!goes_on) return false;
-          if (options.stop_at_failure && options.ranks.agree_on_any(is_bad(trial.record.status))) {
-            return false;
-          }
-        }
+        all.push_back({&suite, &spec, &text, {}});
       }
+    }
+  }
+  return all;
+}
+
+struct Place {
+  Series* series;
+  std::size_t grid;
+};
+
+std::vector<Place> places_of(std::vector<Series>& all, TrialOrder order) {
+  std::vector<Place> places;
+  for (Series& series : all) {
+    for (std::size_t grid = 0; grid < series.suite->grids.size(); ++grid) {
+      places.push_back({&series, grid});
+    }
+  }
+  if (order == TrialOrder::by_grid) {
+    std::stable_sort(places.begin(), places.end(),
+                     [](const Place& a, const Place& b) { return a.grid < b.grid; });
+  }
+  return places;
+}
+
+}  // namespace
+
+bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
+                const TrialSink& sink) {
+  std::vector<Series> all = series_of(suites);
+  std::int64_t number = 0;  // of the trial, also of one that does not run: same in a resumed run
+  for (const auto& [series, grid] : places_of(all, options.order)) {
+    TrialOutcome trial = run_case(*series->suite, *series->spec, *series->implementation,
+                                  series->suite->grids[grid], ++number, options, problems);
+    series->bits.judge(trial.record);
+    const bool goes_on = sink(trial.record);
+    if (trial.must_end) return true;
+    if (!goes_on) return false;
+    if (options.stop_at_failure && options.ranks.agree_on_any(is_bad(trial.record.status))) {
+      return false;
     }
   }
   return false;

@@ -21,7 +21,12 @@
 
 namespace lossgrid {
 
+/// by_case: a case on all grids, then the next one. by_grid: all cases on the first grid of their
+/// suite, then all on the second one.
+enum class TrialOrder { by_case, by_grid };
+
 struct RunOptions {
+  TrialOrder order = TrialOrder::by_case;
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of a trial or timed iteration
   std::optional<Fault> fault;
   bool stop_at_failure = false;  // no trial behind the first bad one
@@ -50,7 +55,7 @@ using TrialSink = std::function<bool(const TrialRecord&)>;
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink);
 
-/// Returns every trial of the suites in the order of run_suites, as it is before it runs.
+/// Returns every trial of the suites, by case, as it is before it runs.
 std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites);
 
 /// Adds the trials of `planned` behind those that `trials` has, not_run for `reason`.
