@@ -104,15 +104,15 @@ TrialOutcome run_case(const Suite& suite, const CaseSpec& spec, const std::strin
 namespace {
 
 /// A case and an implementation, on all grids of their suite.
-struct Series {
+struct TrialSeries {
   const Suite* suite;
   const CaseSpec* spec;
   const std::string* implementation;
   BitComparison bits;
 };
 
-std::vector<Series> series_of(const std::vector<Suite>& suites) {
-  std::vector<Series> all;
+std::vector<TrialSeries> series_of(const std::vector<Suite>& suites) {
+  std::vector<TrialSeries> all;
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
       for (const std::string& text : suite.implementations) {
@@ -123,21 +123,21 @@ std::vector<Series> series_of(const std::vector<Suite>& suites) {
   return all;
 }
 
-struct Place {
-  Series* series;
+struct TrialPlace {
+  TrialSeries* series;
   std::size_t grid;
 };
 
-std::vector<Place> places_of(std::vector<Series>& all, TrialOrder order) {
-  std::vector<Place> places;
-  for (Series& series : all) {
+std::vector<TrialPlace> places_of(std::vector<TrialSeries>& all, TrialOrder order) {
+  std::vector<TrialPlace> places;
+  for (TrialSeries& series : all) {
     for (std::size_t grid = 0; grid < series.suite->grids.size(); ++grid) {
       places.push_back({&series, grid});
     }
   }
   if (order == TrialOrder::by_grid) {
     std::stable_sort(places.begin(), places.end(),
-                     [](const Place& a, const Place& b) { return a.grid < b.grid; });
+                     [](const TrialPlace& a, const TrialPlace& b) { return a.grid < b.grid; });
   }
   return places;
 }
@@ -146,7 +146,7 @@ std::vector<Place> places_of(std::vector<Series>& all, TrialOrder order) {
 
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink) {
-  std::vector<Series> all = series_of(suites);
+  std::vector<TrialSeries> all = series_of(suites);
   std::int64_t number = 0;  // of the trial, also of one that does not run: same in a resumed run
   for (const auto& [series, grid] : places_of(all, options.order)) {
     TrialOutcome trial = run_case(*series->suite, *series->spec, *series->implementation,

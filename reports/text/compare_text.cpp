@@ -10,8 +10,8 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::array kVerdicts{Verdict::failed, Verdict::inconclusive, Verdict::improved,
-                               Verdict::added};
+constexpr std::array kVerdictOrder{Verdict::failed, Verdict::inconclusive, Verdict::improved,
+                                   Verdict::added};
 
 std::string verdict_text(Verdict verdict) {
   return std::string(verdict == Verdict::failed ? "regressed" : name(verdict));
@@ -39,7 +39,7 @@ FoldedTable table_of(const Comparison& comparison) {
 
 std::string comparison_counts(const Comparison& comparison) {
   std::vector<std::string> counts;
-  for (const Verdict verdict : kVerdicts) {
+  for (const Verdict verdict : kVerdictOrder) {
     counts.push_back(
         fmt::format("{} {}", count(comparison.findings, verdict), verdict_text(verdict)));
   }
@@ -82,7 +82,7 @@ nlohmann::ordered_json comparison_to_json(const Comparison& comparison) {
   json["trials"] = comparison.trials;
   json["rows"] = comparison.rows;
   json["time_margin_ratio"] = comparison.time_margin_ratio;
-  for (const Verdict verdict : kVerdicts) {
+  for (const Verdict verdict : kVerdictOrder) {
     json["counts"][verdict_text(verdict)] = count(comparison.findings, verdict);
   }
   json["dead_head"] = comparison.dead_head.empty() ? nlohmann::ordered_json(nullptr)

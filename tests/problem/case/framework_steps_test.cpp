@@ -35,7 +35,7 @@ struct Batch {
   }
 };
 
-Batch batch_of(Counts counts) {
+Batch steps_batch(Counts counts) {
   const ScaleSizes sizes{static_cast<std::int64_t>(counts.size()),
                          static_cast<std::int64_t>(counts[0][0].size()),
                          static_cast<std::int64_t>(counts[0].size())};
@@ -43,9 +43,9 @@ Batch batch_of(Counts counts) {
 }
 
 /// Unequal counts; a CP rank and a whole microbatch without a valid token; dp 2, K 3, cp 2.
-const Batch kUnequal = batch_of({{{3, 1}, {0, 5}, {0, 0}}, {{2, 2}, {7, 0}, {1, 4}}});
+const Batch kUnequal = steps_batch({{{3, 1}, {0, 5}, {0, 0}}, {{2, 2}, {7, 0}, {1, 4}}});
 /// The same count everywhere.
-const Batch kEqual = batch_of({{{4, 4}, {4, 4}, {4, 4}}, {{4, 4}, {4, 4}, {4, 4}}});
+const Batch kEqual = steps_batch({{{4, 4}, {4, 4}, {4, 4}}, {{4, 4}, {4, 4}, {4, 4}}});
 
 /// Gradient of the sum of terms of one rank and microbatch in the gradient that the optimizer sees.
 /// The stack is played for a loss that has these terms alone, each of value and gradient 1.
@@ -187,7 +187,7 @@ TEST(FrameworkSteps, MeansOfMeansAreRightForEqualCountsAlone) {
     });
   }
   // An empty microbatch takes its share of the mean: the others weigh less than their own mean.
-  const Batch with_dummy = batch_of({{{6}, {0}}});
+  const Batch with_dummy = steps_batch({{{6}, {0}}});
   EXPECT_NEAR(preset("megatron_2_tuple").gradient_weight(with_dummy.sizes, {6, 6, 6}), 1.0 / 12,
               1e-15);
 }
@@ -229,7 +229,7 @@ Joined join(const Batch& batch, const std::function<double(std::size_t)>& value)
 // The table of docs/framework-conventions.md.
 TEST(FrameworkSteps, MetricsJoinByTheirRules) {
   // Two microbatches of 1 and 3 tokens with values of 1 and 2, and one without a token.
-  const Batch batch = batch_of({{{1}, {3}, {0}}});
+  const Batch batch = steps_batch({{{1}, {3}, {0}}});
   const Joined values = join(batch, [](std::size_t k) { return k == 0 ? 1.0 : 2.0; });
   EXPECT_DOUBLE_EQ(values.global, 1.75);
   EXPECT_DOUBLE_EQ(values.sum_of_parts, 1.75);
@@ -239,7 +239,7 @@ TEST(FrameworkSteps, MetricsJoinByTheirRules) {
   EXPECT_DOUBLE_EQ(values.least, 1);
   EXPECT_DOUBLE_EQ(values.largest, 2);
   // Partial sums, averaged by tokens once more: a constant of 1 is R sum n^2 / N^2.
-  const Batch two = batch_of({{{1}, {3}}});
+  const Batch two = steps_batch({{{1}, {3}}});
   EXPECT_DOUBLE_EQ(join(two, [](std::size_t) { return 1.0; }).of_sums_by_tokens, 1.25);
 }
 
