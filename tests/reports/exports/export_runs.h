@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "reports/exports/exporter.h"
 #include "sample_run.h"
 
@@ -35,7 +37,7 @@ inline RunRecord hostile_run() {
   run.environment["tool"]["version"] = kHostile;
   run.environment["host"]["cpu_model"] = kHostile;
   for (TrialRecord& trial : run.trials) {
-    trial.id = std::string(kHostile) + "|tp1cp1|x|cpu";
+    trial.id = fmt::format("{}|tp1cp1|x|cpu", kHostile);
     trial.implementation = trial.reproduce = kHostile;
     if (trial.status != TrialStatus::passed) trial.reason = kHostile;
     for (CheckRecord& check : trial.checks) check.name = kHostile;
