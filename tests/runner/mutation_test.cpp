@@ -32,13 +32,14 @@ TEST(Mutation, MutantsAreRejectedControlsAcceptedAndAllOfThemRun) {
   }
 }
 
-MutantRecord record_of_mutant(const std::string& name, const std::vector<std::string>& case_texts) {
+MutantRecord record_of_mutant(const std::string& name, const std::vector<std::string>& case_texts,
+                              const std::vector<Grid>& grids = {{1, 1}, {1, 2}}) {
   Suite suite;
   for (const std::string& text : case_texts) {
     suite.cases.push_back(parse_case(text));
     suite.cases.back().name = "small";
   }
-  suite.grids = {{1, 1}, {1, 2}};
+  suite.grids = grids;
   ProblemCache problems;
   std::vector<MutantRecord> records;
   EXPECT_FALSE(run_mutants({suite}, {name}, RunOptions(), problems,
@@ -66,6 +67,16 @@ TEST(Mutation, NamesWhatRejectedAMutant) {
   EXPECT_THAT(wrong.rejected_by_checks, ElementsAre("grad_logits", "grad_logits_bias"));
   EXPECT_EQ(wrong.catalogue_id, "");
   EXPECT_EQ(record_of_mutant("mutant/gradient_times_cp", {"lens=8 vocab=24"}).catalogue_id, "M1");
+}
+
+TEST(Mutation, AGridThatCutsVocabularyAndSequencesIsTheFirst) {
+  const std::vector<std::string> cases{"lens=8 vocab=24", "lens=5+3 vocab=24"};
+  const MutantRecord costly =
+      record_of_mutant("mutant/undeclared_gather", cases, {{1, 1}, {1, 2}, {2, 2}, {2, 4}});
+  EXPECT_EQ(costly.trials, 1);
+  EXPECT_EQ(costly.rejected_by_grid, "tp2cp2");
+  // Without one the order is that of the suite, and all cases run on a grid before the next one.
+  EXPECT_EQ(record_of_mutant("mutant/undeclared_gather", cases).trials, 3);
 }
 
 TEST(Mutation, ASkippedTrialIsNone) {

@@ -11,6 +11,7 @@
 namespace lossgrid {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Suite small_suite() {
@@ -94,21 +95,49 @@ class ClaimsTooMuch final : public LossImplementation {
   std::unique_ptr<LossImplementation> right_ = make_implementation("per_sequence");
 };
 
+/// Registers ClaimsTooMuch, once, and returns its name.
+const std::string& claims_too_much() {
+  static const std::string name = [] {
+    ImplementationEntry entry;
+    entry.name = "mutant/claims_too_much";
+    entry.kind = ImplementationKind::mutant;
+    entry.make = [](const ImplementationOptions&) { return std::make_unique<ClaimsTooMuch>(); };
+    register_implementation(entry);
+    return entry.name;
+  }();
+  return name;
+}
+
 TEST(Run, AClaimOfTheSameBitsThatIsNotKeptFails) {
-  ImplementationEntry entry;
-  entry.name = "mutant/claims_too_much";
-  entry.kind = ImplementationKind::mutant;
-  entry.make = [](const ImplementationOptions&) { return std::make_unique<ClaimsTooMuch>(); };
-  register_implementation(entry);
   Suite suite;
   suite.cases = {parse_case("lens=16+32+16 mask=all vocab=48")};
   suite.grids = {{1, 1}, {1, 8}};
-  suite.implementations = {"mutant/claims_too_much"};
+  suite.implementations = {claims_too_much()};
   const std::vector<TrialRecord> trials = trials_of(suite);
   EXPECT_EQ(trials[0].status, TrialStatus::passed);
   EXPECT_EQ(trials[1].status, TrialStatus::failed);
   EXPECT_THAT(trials[1].reason, HasSubstr("determinism: packing gave different bits"));
   EXPECT_EQ(exit_code_of(trials), ExitCode::correctness);
+}
+
+TEST(Run, ByGridAllCasesRunOnAGridBeforeTheNext) {
+  Suite suite;
+  suite.cases = {parse_case("lens=5+3 vocab=24"), parse_case("lens=16+32+16 mask=all vocab=48")};
+  suite.grids = {{1, 1}, {1, 8}};
+  suite.implementations = {claims_too_much()};
+  RunOptions options;
+  options.order = TrialOrder::by_grid;
+  ProblemCache problems;
+  std::vector<TrialRecord> trials;
+  run_suites({suite}, options, problems, [&](const TrialRecord& trial) {
+    trials.push_back(trial);
+    return true;
+  });
+  std::vector<std::string> ids;
+  for (const TrialRecord& trial : trials) ids.push_back(trial.id.substr(0, 6) + trial.grid());
+  EXPECT_THAT(ids, ElementsAre("lens=5tp1cp1", "lens=1tp1cp1", "lens=5tp1cp8", "lens=1tp1cp8"));
+  // Bits are compared with those of the same case on the first grid.
+  EXPECT_THAT(trials.at(3).reason, HasSubstr("determinism: packing gave different bits"));
 }
 
 TEST(Run, StopsWhenTheSinkSaysSo) {
