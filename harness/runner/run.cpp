@@ -152,6 +152,7 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
     TrialOutcome trial = run_case(*series->suite, *series->spec, *series->implementation,
                                   series->suite->grids[grid], ++number, options, problems);
     series->bits.judge(trial.record);
+    if (grid + 1 == series->suite->grids.size()) series->bits = {};  // it keeps records
     const bool goes_on = sink(trial.record);
     if (trial.must_end) return true;
     if (!goes_on) return false;
