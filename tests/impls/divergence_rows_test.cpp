@@ -98,6 +98,7 @@ TEST_P(DivergenceRows, ColumnsWithoutTheTeacherCountWithZeroOutside) {
   for (const Divergence& divergence : all_divergences()) {
     if (divergence.kind == Kind::jsd) continue;
     for (const Split split : {Split{5, 4}, Split{130, 2}}) {
+      if (kSanitized && split.vocab == 130) continue;
       for (const Transforms& by : all_transforms()) {
         for (const std::int64_t k : {1, 3}) {
           const DistillCase c{split, zero_outside(divergence), k, by};
@@ -113,6 +114,7 @@ TEST_P(DivergenceRows, ColumnsWithoutTheTeacherCountWithZeroOutside) {
 TEST_P(DivergenceRows, ClampedOnesAreThoseOfTheFormulas) {
   for (const double least : {-3.0, -10.0, kMinusInfinity}) {
     for (const Split split : {Split{5, 4}, Split{130, 2}, Split{1100, 1}}) {
+      if (kSanitized && split.vocab == 1100) continue;
       for (const std::vector<RowTransform>& by :
            {std::vector<RowTransform>(), all_transforms()[3].student}) {
         for (const std::int64_t k : {1, 3, 0}) {
@@ -212,6 +214,7 @@ void check_tail(const DistillCase& c, Device* device) {
 TEST_P(DivergenceRows, ATailIsOneMoreId) {
   for (const Divergence& divergence : all_divergences()) {
     for (const Split split : {Split{5, 4}, Split{130, 2}, Split{1100, 1}}) {
+      if (kSanitized && split.vocab == 1100) continue;
       for (const std::int64_t k :
            {std::int64_t{1}, std::int64_t{3}, split.vocab / 2, std::int64_t{0}}) {
         const DistillCase c{split, tail(divergence), k, {}};
@@ -380,11 +383,12 @@ TEST_P(DivergenceRows, LongRows) {
   for (const Divergence& divergence :
        {Divergence{Kind::forward, 0.5}, Divergence{Kind::jsd, 0.3}}) {
     const DistillCase c{{kColumns, 1}, on_support(divergence), kColumns / 2, {}};
-    check_case<float, float>(c, device());
     check_case<bf16, bf16>(c, device());
+    check_support_statistics<bf16, bf16>(c, device());
+    if (kSanitized) continue;
+    check_case<float, float>(c, device());
     check_case<double, bf16>(c, device());
     check_support_statistics<float, float>(c, device());
-    check_support_statistics<bf16, bf16>(c, device());
     check_support_statistics<bf16, double>(c, device());
   }
 }

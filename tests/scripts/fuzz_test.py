@@ -26,7 +26,8 @@ class Fuzz(ScriptTest):
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertEqual(sorted(ended.stdout.splitlines()),
                          ["fuzz: policy: 12 inputs, nothing found", "fuzz: suite: 12 inputs, nothing found"])
-        self.assertEqual(self.calls("build"), ["build fuzz fuzz_policy fuzz_suite"])
+        self.assertEqual(self.calls("build"), [
+            "build fuzz -DCMAKE_CXX_FLAGS_DEBUG=-O0 -g1 fuzz_policy fuzz_suite"])
         for name in ("suite", "policy"):
             call, = self.calls(f"fuzz_{name}")
             self.assertIn("-max_total_time=5 ", call)
@@ -41,6 +42,7 @@ class Fuzz(ScriptTest):
 
     def test_runs_the_targets_that_are_named(self):
         self.assertEqual(self.run_script("fuzz", "suite").returncode, 0)
+        self.assertEqual(self.calls("build"), ["build fuzz -DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1 fuzz_suite"])
         self.assertEqual(self.calls("fuzz_")[0].split()[0], "fuzz_suite")
         self.assertEqual(len(self.calls("fuzz_")), 1)
 

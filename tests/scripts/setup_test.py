@@ -173,6 +173,14 @@ chmod +x "$3"/bin/python""")
                              f"setup: all that is needed for {job} is installed\n")
         self.assertEqual(self.calls("venv"), [])
 
+    def test_without_pypi_packages_alone_are_installed(self):
+        self.debian(missing=["cmake"])
+        self.pypi()
+        ended = self.setup_of("--no-pypi", "test", "mutate")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(self.calls("venv"), [])
+        self.assertIn("setup: installing cmake", ended.stdout)
+
     def test_universalmutator_comes_from_pypi_once(self):
         self.debian()
         self.pypi()
