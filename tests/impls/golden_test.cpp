@@ -56,11 +56,13 @@ TEST_P(Golden, TheTruthAgreesInFloat64) {
   }
 }
 
-/// With sequence parallelism too where hidden states can be split.
+/// With sequence parallelism too where hidden states can be split. Under sanitizers one grid: tests
+/// of generated problems have the others.
 std::vector<Grid> grids_for(const Problem& problem) {
-  std::vector<Grid> grids = all_grids();
+  const std::vector<Grid> plain = kSanitized ? std::vector<Grid>{{2, 2}} : all_grids();
+  std::vector<Grid> grids = plain;
   if (problem.spec.hidden == 0) return grids;
-  for (Grid grid : all_grids()) {
+  for (Grid grid : plain) {
     if (grid.tp == 1) continue;
     grid.sp = true;
     grids.push_back(grid);
