@@ -18,6 +18,20 @@ void run(std::int64_t count, const F& f) {
   for_each_element(launch, count, f);
 }
 
+struct CountCalls {
+  std::uint8_t* calls;
+  LOSSGRID_KERNEL void operator()(std::int64_t k) const { calls[k] += 1; }
+};
+
+TEST(ForEachElement, CallsOnceAlsoWhereThereAreMoreThanThreads) {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{kBlockThreads},
+                                  std::size_t{4096} * kBlockThreads + 7}) {
+    std::vector<std::uint8_t> calls(count);
+    run(static_cast<std::int64_t>(count), CountCalls{calls.data()});
+    EXPECT_EQ(calls, std::vector<std::uint8_t>(count, 1)) << count;
+  }
+}
+
 /// Expects the pattern in [begin, begin + bytes) of an array and no write beside it.
 void expect_filled(std::size_t size, std::size_t begin, std::size_t bytes) {
   constexpr unsigned char kBefore = 0x11;
@@ -37,11 +51,6 @@ TEST(FillBytes, HasAnyAlignmentAndSize) {
   for (std::size_t begin = 0; begin < 17; ++begin) {
     for (std::size_t bytes = 0; bytes < 70; ++bytes) expect_filled(128, begin, bytes);
   }
-}
-
-TEST(FillBytes, MoreThanAllThreadsWriteAtOnce) {
-  constexpr std::size_t kAtOnce = std::size_t{4096} * kBlockThreads * kVectorBytes;
-  expect_filled(kAtOnce + 3000, 5, kAtOnce + 1003);
 }
 
 /// Adds arrays that begin `offset` elements behind an aligned address.
