@@ -117,6 +117,24 @@ class Loading(unittest.TestCase):
         world.ask("backward")
         self.assertIn("worker 1\n", world.workers[1].printed())
 
+    def test_nothing_is_collected_while_torch_is_imported(self) -> None:
+        self.file("torch/__init__.py", """
+    import gc
+    reason = "collects" if gc.isenabled() else "not now"
+    raise ModuleNotFoundError(reason, name="torch" if reason == "not now" else "gc")
+""")
+        path = self.file("mine.py", FUNCTION.format(name="mine"))
+        with self.assertRaises(HostError) as raised:
+            self.host({"PYTHONPATH": f"{self.folder}:{PACKAGE}"}).load(path)
+        self.assertIn(" has no torch: ", raised.exception.line)
+
+    def test_garbage_of_user_code_is_collected(self) -> None:
+        path = self.file("mine.py", FUNCTION.format(name="mine") + """
+    import gc
+    assert gc.isenabled()
+""")
+        self.host().load(path)
+
     def test_one_thread_unless_the_environment_has_more(self) -> None:
         path = self.file("mine.py", FUNCTION.format(name="mine") + """
     import os
