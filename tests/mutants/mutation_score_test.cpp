@@ -103,15 +103,20 @@ TEST(MutationScore, ARightImplementationWouldSurvive) {
   EXPECT_EQ(exit_code_of(records), ExitCode::correctness);
 }
 
+/// Returns every `step`-th element from first % step on.
+template <typename T>
+std::vector<T> every(std::size_t step, std::size_t first, const std::vector<T>& all) {
+  std::vector<T> some;
+  for (std::size_t k = first % step; k < all.size(); k += step) some.push_back(all[k]);
+  return some;
+}
+
 /// Keeps every eighth grid and every second case, so that eight seeds cover all grids, and each
 /// case on half of them.
 void keep_sixteenth(Suite& suite, std::uint64_t seed) {
-  std::vector<Grid> kept;
-  for (std::size_t k = seed % 8; k < suite.grids.size(); k += 8) kept.push_back(suite.grids[k]);
-  if (!kept.empty()) suite.grids = kept;
-  std::vector<CaseSpec> cases;
-  for (std::size_t k = seed % 2; k < suite.cases.size(); k += 2) cases.push_back(suite.cases[k]);
-  suite.cases = cases;
+  const std::vector<Grid> grids = every(8, seed, suite.grids);
+  if (!grids.empty()) suite.grids = grids;
+  suite.cases = every(2, seed, suite.cases);
 }
 
 /// `EightSeeds`: four seeds in each of two tests, which can run side by side.
