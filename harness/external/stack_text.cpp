@@ -31,10 +31,21 @@ std::vector<Frame> frames_of(const std::string& text) {
   return frames;
 }
 
-bool is_users(const Frame& frame) {
+bool is_own(const Frame& frame) {
   static const std::string own = python_package_folder() + "/lossgrid/";
-  return !frame.path.starts_with(own) && !frame.is_in("/site-packages/") &&
-         !frame.is_in("/dist-packages/") && frame.path.find('<') != 0;
+  return frame.path.starts_with(own);
+}
+
+bool is_users(const Frame& frame) {
+  return !is_own(frame) && !frame.is_in("/site-packages/") && !frame.is_in("/dist-packages/") &&
+         frame.path.find('<') != 0;
+}
+
+/// Removes the oldest of `frames`, newest first, that called this package: those of a program that
+/// wraps the interpreter.
+void leave_out_wrapper(std::vector<Frame>& frames) {
+  const auto oldest_own = std::find_if(frames.rbegin(), frames.rend(), is_own);
+  if (oldest_own != frames.rend()) frames.erase(oldest_own.base(), frames.end());
 }
 
 /// Returns the place of `frames`, newest first; those before `user` are callees of the user's code.
@@ -67,9 +78,10 @@ StackPlace native_place_of(const std::string& stacks) {
 StackPlace place_in_stack(const std::string& stacks) {
   // The thread that took the signal runs the user's function; others stand before it.
   const std::size_t main_thread = stacks.find("Current thread ");
-  const std::vector<Frame> frames =
+  std::vector<Frame> frames =
       frames_of(stacks.substr(main_thread == std::string::npos ? 0 : main_thread));
   if (frames.empty()) return native_place_of(stacks);
+  leave_out_wrapper(frames);
   const auto user = std::find_if(frames.begin(), frames.end(), is_users);
   if (user == frames.end() && frames.front().path.ends_with("/lossgrid/messages.py")) {
     return {"while it waited for other ranks", Cause::others};
