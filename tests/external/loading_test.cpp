@@ -58,7 +58,7 @@ TEST_F(ExternalLoading, RefusesWhatIsNoFileOfImplementations) {
 
 TEST_F(ExternalLoading, RefusesInterpretersThatCannotRunIt) {
   const std::string mine = write_python("mine.py", "");
-  const std::string bare = write("bare", "#!/bin/sh\nexec '" + kPython + "' -S -s \"$@\"\n");
+  const std::string bare = write("bare", "#!/bin/sh\nexec '" + kFreshPython + "' -S -s \"$@\"\n");
   std::filesystem::permissions(bare, std::filesystem::perms::owner_all);
   expect_refused({mine}, "has no torch", bare);
   expect_refused({mine}, "/bin/false -m lossgrid.worker ended with exit code 1", "/bin/false");

@@ -46,7 +46,7 @@ TEST_F(ExternalOrphans, NoWorkerOutlivesAKilledRun) {
       fmt::format(
           "env {} '{}' run --load '{}' --python '{}' --impl sleeps --case 'lens=5+8 vocab=24' "
           "--grid tp2cp1",
-          marker, LOSSGRID_EXECUTABLE, write_python("sleeps.py", kSleeps), kPython));
+          marker, LOSSGRID_EXECUTABLE, write_python("sleeps.py", kSleeps), kFreshPython));
   ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(scratch_.file("asleep")); }));
   ASSERT_EQ(processes_with(marker).size(), 4u);  // the program, the launcher and two workers
   run.send(SIGKILL);

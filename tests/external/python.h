@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of the executable with implementations in Python. Their interpreter, with PyTorch, is that
-// of the virtual environment build/venv of the source folder.
+// of the virtual environment build/venv of the source folder, or the one of tests/warm_python in
+// its place.
 #pragma once
 
 #include <cstdlib>
@@ -18,16 +19,18 @@
 
 namespace lossgrid {
 
-inline const std::string kPython = LOSSGRID_SOURCE_DIR "/build/venv/bin/python";
+inline const std::string kFreshPython = LOSSGRID_SOURCE_DIR "/build/venv/bin/python";
+inline const std::string kPython = LOSSGRID_SOURCE_DIR "/tests/warm_python/python3";
 inline const std::string kExamples = LOSSGRID_SOURCE_DIR "/python/examples/";
 
 /// Returns the reason for which implementations in Python cannot run here, nullopt if they can.
 inline std::optional<SkipReason> no_torch() {
   const std::string find =
       "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)";
-  const int status = std::system(fmt::format("'{}' -c \"{}\" 2>/dev/null", kPython, find).c_str());
+  const int status =
+      std::system(fmt::format("'{}' -c \"{}\" 2>/dev/null", kFreshPython, find).c_str());
   if (status == 0) return std::nullopt;
-  return SkipReason{fmt::format("{} has no PyTorch, or is not there", kPython)};
+  return SkipReason{fmt::format("{} has no PyTorch, or is not there", kFreshPython)};
 }
 
 /// Returns the "trials", "timings" or "mutants" of a report.

@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 
 from with_torch import ROOT, require_torch
 
-require_torch()
+PYTHON = require_torch()
 
 LOSSGRID = os.path.abspath(sys.argv.pop(1))
 
@@ -42,7 +42,7 @@ class CheckYourOwnLoss(unittest.TestCase):
     def run_file(self, python, command):
         with open(os.path.join(self.folder, "my_loss.py"), "w", encoding="utf-8") as file:
             file.write(python)
-        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(sys.executable),
+        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(PYTHON),
                                 os.environ["PATH"]))
         return subprocess.run(command, shell=True, cwd=self.folder, capture_output=True, text=True,
                               env={**os.environ, "PATH": path}, check=False)

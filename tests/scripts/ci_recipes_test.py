@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 
 from with_torch import ROOT, require_torch
 
-require_torch()
+PYTHON = require_torch()
 
 LOSSGRID = os.path.abspath(sys.argv.pop(1))
 
@@ -55,7 +55,7 @@ class CiRecipes(unittest.TestCase):
         self.folder = folder.name
         self.environment = {
             **os.environ, "PYTHONPATH": os.path.join(ROOT, "python"),
-            "PATH": os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(sys.executable),
+            "PATH": os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(PYTHON),
                                      os.environ["PATH"])),
             "PYTHONDONTWRITEBYTECODE": "1",
             **{f"GIT_{who}_{what}": "test@localhost" for who in ("AUTHOR", "COMMITTER")

@@ -9,7 +9,6 @@ for exit codes and lines that count verdicts. `...` stands for any lines. Comman
 folder. `console torch` marks commands that need PyTorch; they are left out without it."""
 
 import glob
-import importlib.util
 import os
 import re
 import subprocess
@@ -17,10 +16,10 @@ import sys
 import tempfile
 import unittest
 
-from with_torch import ROOT, change_to_torch
+from with_torch import ROOT, has_torch, prefer_torch
 
-change_to_torch()
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+PYTHON = prefer_torch()
+HAS_TORCH = has_torch()
 LOSSGRID = os.path.abspath(sys.argv[1])
 PAGES = sys.argv[2:] or ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ROOT))]
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -77,7 +76,7 @@ class Documentation(unittest.TestCase):
     maxDiff = None
 
     def test_commands_print_what_pages_show(self):
-        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(sys.executable),
+        path = os.pathsep.join((os.path.dirname(LOSSGRID), os.path.dirname(PYTHON),
                                 os.environ["PATH"]))
         environment = {**os.environ, "PATH": path, "COLUMNS": "1000"}
         ran = 0

@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 
 from with_torch import ROOT, require_torch
 
-require_torch()
+PYTHON = require_torch()
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 from scoreboard import environments, table
@@ -126,7 +126,7 @@ class Adapter(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "report.json")
             ended = subprocess.run(
-                [LOSSGRID, "run", "--load", TORCH, "--python", sys.executable, "--impl",
+                [LOSSGRID, "run", "--load", TORCH, "--python", PYTHON, "--impl",
                  "torch_cross_entropy,torch_cross_entropy_by_token,torch_loss_parallel,"
                  "torch_linear_cross_entropy", "--grid", "tp1cp1,tp2cp1", "--quiet", "--report", path,
                  "--case", "lens=5+8 vocab=96 poison=none dtype=[f32,bf16]",
@@ -149,7 +149,7 @@ class Adapter(unittest.TestCase):
             for named, line in (("", "NEMO_RL_SOURCE is not set: it names a folder with the source of nemo_rl"),
                                 (folder, f"NEMO_RL_SOURCE={folder} has no nemo_rl/__init__.py")):
                 ended = subprocess.run(
-                    [LOSSGRID, "list", "implementations", "--load", NEMO_RL, "--python", sys.executable],
+                    [LOSSGRID, "list", "implementations", "--load", NEMO_RL, "--python", PYTHON],
                     env={**os.environ, "NEMO_RL_SOURCE": named}, capture_output=True, text=True,
                     check=False)
                 self.assertEqual((ended.returncode, ended.stderr),

@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 
 from with_torch import ROOT, require_torch
 
-require_torch()
+PYTHON = require_torch()
 sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "python")]
 
 from scoreboard import known
@@ -42,7 +42,7 @@ class Nightly(unittest.TestCase):
                 file.write(text)
         return subprocess.run(
             [sys.executable, NIGHTLY, "--list", os.path.join(self.folder.name, "list.json"),
-             "--python", sys.executable, *options], capture_output=True, text=True, check=False,
+             "--python", PYTHON, *options], capture_output=True, text=True, check=False,
             env={**os.environ, "LOSSGRID_BUILD": os.path.dirname(LOSSGRID), **environment})
 
     def test_a_finding_is_found_or_not(self):

@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 
 from with_torch import ROOT, require_torch
 
-require_torch()
+PYTHON = require_torch()
 try:
     import pytest  # noqa: F401
     import xdist  # noqa: F401
@@ -95,7 +95,7 @@ class PytestPlugin(unittest.TestCase):
                        "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": self.path("tmp"),
                        "LOSSGRID_EXECUTABLE": self.path("lossgrid"), "COLUMNS": "200", **variables}
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "lossgrid.pytest", "-p", "no:cacheprovider",
+            [PYTHON, "-m", "pytest", "-p", "lossgrid.pytest", "-p", "no:cacheprovider",
              "-v", "-rs", *arguments], cwd=self.folder, env=environment, capture_output=True,
             text=True, timeout=120, check=False)
         self.assertEqual(glob.glob(self.path("tmp/lossgrid*")), [])
