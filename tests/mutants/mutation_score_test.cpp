@@ -52,16 +52,30 @@ void expect_own_checks_alone(const MutantRecord& record) {
   }
 }
 
-TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogueAndNoControl) {
-  ProblemCache problems;
+std::vector<std::string> names_of(ImplementationKind kind) {
+  std::vector<std::string> names;
+  for (const ImplementationEntry* entry : implementations(kind)) names.push_back(entry->name);
+  return names;
+}
+
+/// Runs the mutants and controls `names` on `suites`.
+std::vector<MutantRecord> run_named(const std::vector<Suite>& suites,
+                                    const std::vector<std::string>& names, ProblemCache& problems) {
   std::vector<MutantRecord> records;
-  ASSERT_FALSE(run_mutants(all_suites(), {}, RunOptions(), problems,
+  EXPECT_FALSE(run_mutants(suites, names, RunOptions(), problems,
                            [&](const MutantRecord& record) { records.push_back(record); }));
+  for (const MutantRecord& record : records) EXPECT_GT(record.trials, 0) << record.name;
+  return records;
+}
+
+TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogue) {
+  ProblemCache problems;
+  const std::vector<std::string> mutants = names_of(ImplementationKind::mutant);
+  const std::vector<MutantRecord> records = run_named(all_suites(), mutants, problems);
+  ASSERT_EQ(records.size(), mutants.size());
   for (const MutantRecord& record : records) {
-    EXPECT_EQ(record.rejected, !record.is_control)
-        << record.name << " (" << record.what << ") " << record.reproduce;
-    EXPECT_GT(record.trials, 0) << record.name;
-    if (record.is_control || !record.rejected) continue;
+    EXPECT_TRUE(record.rejected) << record.name << " (" << record.what << ") " << record.reproduce;
+    if (!record.rejected) continue;
     EXPECT_TRUE(is_among_checks(find_implementation(record.name)->rejected_by, record))
         << record.name << " fails " << fmt::format("{}", fmt::join(record.rejected_by_checks, ", "))
         << ", the catalogue names " << find_implementation(record.name)->rejected_by;
@@ -73,6 +87,31 @@ TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogueAndNoControl) {
     EXPECT_FALSE(first.starts_with("timeout: ")) << record.name << first;
   }
   EXPECT_EQ(exit_code_of(records), ExitCode::ok);
+}
+
+/// Returns every `step`-th element from first % step on.
+template <typename T>
+std::vector<T> every(std::size_t step, std::size_t first, const std::vector<T>& all) {
+  std::vector<T> some;
+  for (std::size_t k = first % step; k < all.size(); k += step) some.push_back(all[k]);
+  return some;
+}
+
+/// Every control runs each third case; at least four of the controls run each case.
+TEST(MutationScore, NoControlIsRejected) {
+  ProblemCache problems;
+  const std::vector<std::string> controls = names_of(ImplementationKind::control);
+  ASSERT_GE(controls.size(), 12u);
+  for (std::size_t k = 0; k < controls.size(); ++k) {
+    std::vector<Suite> suites = all_suites();
+    for (Suite& suite : suites) suite.cases = every(3, k, suite.cases);
+    const std::vector<MutantRecord> records = run_named(suites, {controls[k]}, problems);
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_TRUE(records[0].is_control);
+    EXPECT_FALSE(records[0].rejected)
+        << records[0].name << " (" << records[0].what << ") " << records[0].reproduce;
+    EXPECT_EQ(exit_code_of(records), ExitCode::ok);
+  }
 }
 
 TEST(MutationScore, TheCatalogueIsCovered) {
@@ -101,14 +140,6 @@ TEST(MutationScore, ARightImplementationWouldSurvive) {
   ASSERT_EQ(records.size(), 1u);
   EXPECT_FALSE(records[0].rejected);
   EXPECT_EQ(exit_code_of(records), ExitCode::correctness);
-}
-
-/// Returns every `step`-th element from first % step on.
-template <typename T>
-std::vector<T> every(std::size_t step, std::size_t first, const std::vector<T>& all) {
-  std::vector<T> some;
-  for (std::size_t k = first % step; k < all.size(); k += step) some.push_back(all[k]);
-  return some;
 }
 
 /// Keeps every eighth grid and every second case, so that eight seeds cover all grids, and each

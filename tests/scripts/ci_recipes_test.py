@@ -90,7 +90,7 @@ class CiRecipes(unittest.TestCase):
             command = command.replace("--suite ci", "--suite smoke")
             ended = subprocess.run(["bash", "-e", "-c", command], cwd=self.folder, text=True, env={
                 **self.environment, "CI_MERGE_REQUEST_DIFF_BASE_SHA": self.base},
-                capture_output=True, timeout=120, check=False)
+                capture_output=True, timeout=900, check=False)
             printed += f"$ {command}\n{ended.stdout}{ended.stderr}"
             if key != "after_script":
                 code = code or ended.returncode

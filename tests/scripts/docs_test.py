@@ -90,7 +90,7 @@ class Documentation(unittest.TestCase):
                     for command, expected in commands_of(fence):
                         ended = subprocess.run(["bash", "-c", command], cwd=folder, text=True,
                                                env=environment, stdout=subprocess.PIPE,
-                                               stderr=subprocess.PIPE, timeout=100, check=False)
+                                               stderr=subprocess.PIPE, timeout=900, check=False)
                         printed = ended.stdout.splitlines()
                         ran += 1
                         with self.subTest(page=page, command=command):

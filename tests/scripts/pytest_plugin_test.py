@@ -97,7 +97,7 @@ class PytestPlugin(unittest.TestCase):
         ended = subprocess.run(
             [PYTHON, "-m", "pytest", "-p", "lossgrid.pytest", "-p", "no:cacheprovider",
              "-v", "-rs", *arguments], cwd=self.folder, env=environment, capture_output=True,
-            text=True, timeout=120, check=False)
+            text=True, timeout=900, check=False)
         self.assertEqual(glob.glob(self.path("tmp/lossgrid*")), [])
         self.assertEqual(self.processes(), [])
         return ended.returncode, ended.stdout + ended.stderr

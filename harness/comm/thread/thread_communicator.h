@@ -16,9 +16,10 @@ namespace lossgrid {
 /// Runs `body(world)` on `ranks` threads and waits for them. `world` is a communicator "world" of
 /// all ranks. Exceptions of a body become the rank's outcome (outcome_of). At the `deadline` the
 /// run is aborted, which wakes all that wait in a collective (timeout). Ranks that have not
-/// returned within `grace` after that are reported as hung (not finished, timeout) and their
-/// threads are left behind: the caller must then report and end the process with std::_Exit, and
-/// `body` must own all that it uses (it is copied and kept alive).
+/// returned within `grace` after that, or within half a minute if they waited in a collective, are
+/// reported as hung (not finished, timeout) and their threads are left behind: the caller must then
+/// report and end the process with std::_Exit, and `body` must own all that it uses (it is copied
+/// and kept alive).
 RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)> body,
                               std::chrono::milliseconds deadline,
                               std::chrono::milliseconds grace = std::chrono::milliseconds(1000));

@@ -48,6 +48,24 @@ RankOutcome run_body(Run& run, int rank) {
   });
 }
 
+/// Waits until those of `ranks` are back that the deadline has woken in a collective. They have
+/// next to nothing left to do, so they do not hang, but a machine with much other work may keep
+/// them.
+void wait_for_woken(Run& run, const std::vector<int>& ranks) {
+  constexpr std::chrono::seconds kPatience{30};
+  constexpr std::chrono::milliseconds kPause{10};
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto are_back = [&] {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+      return run.outcomes[static_cast<std::size_t>(rank)].finished;
+    });
+  };
+  std::unique_lock lock(run.mutex);
+  while (!are_back() && std::chrono::steady_clock::now() < end) {
+    run.progress.wait_for(lock, kPause);
+  }
+}
+
 /// Makes the recorders of the `ranks` ranks of the next run of this process.
 std::vector<std::unique_ptr<FlightRecorder>> open_recorders(int ranks) {
   static std::atomic<std::uint64_t> runs{0};
@@ -103,8 +121,9 @@ RanksOutcome run_thread_ranks(int ranks, std::function<void(Communicator& world)
   std::vector<int> busy;
   const std::string limit = fmt::format("the deadline of {} ms", deadline.count());
   if (!all_back_within(deadline)) {
+    const std::vector<int> woken = run->world->in_calls();
     busy = run->world->expire(limit);
-    all_back_within(grace);
+    if (!all_back_within(grace)) wait_for_woken(*run, woken);
   }
 
   RanksOutcome result;

@@ -76,6 +76,18 @@ std::optional<WorldFailure> ThreadWorld::failure() const {
   return failure_;
 }
 
+std::vector<int> ThreadWorld::in_calls() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const RankState& state = ranks_[r];
+    if (!state.left && (state.waiting_in != nullptr || !state.transfer.empty())) {
+      ranks.push_back(static_cast<int>(r));
+    }
+  }
+  return ranks;
+}
+
 ThreadRankState ThreadWorld::state_of(int rank) const {
   const std::lock_guard lock(mutex_);
   const RankState& state = ranks_[static_cast<std::size_t>(rank)];

@@ -65,6 +65,9 @@ class ThreadWorld {
   /// before.
   std::vector<int> expire(const std::string& limit);
 
+  /// Returns the ranks that are in a collective or a transfer.
+  std::vector<int> in_calls() const;
+
   std::optional<WorldFailure> failure() const;
 
   ThreadRankState state_of(int rank) const;

@@ -63,6 +63,27 @@ TEST(ThreadDeadline, AHungRankIsFoundThoughAnotherOneFailed) {
   *release = true;
 }
 
+// As on a machine with much other work.
+TEST(ThreadDeadline, ARankThatWaitedIsGivenTimeToLeaveBesideAHungOne) {
+  struct Slow {
+    ~Slow() { std::this_thread::sleep_for(milliseconds(300)); }
+  };
+  const auto release = std::make_shared<std::atomic<bool>>(false);
+  const RanksOutcome outcome = run_thread_ranks(
+      3,
+      [release](Communicator& world) {
+        while (world.rank() == 1 && !*release) std::this_thread::sleep_for(milliseconds(5));
+        const Slow slow;
+        world.barrier();
+      },
+      kDeadline, milliseconds(20));
+  EXPECT_TRUE(outcome.ranks[0].finished);
+  EXPECT_TRUE(outcome.ranks[2].finished);
+  EXPECT_FALSE(outcome.ranks[1].finished);
+  EXPECT_EQ(outcome.first_failed_rank, 1);
+  *release = true;
+}
+
 TEST(ThreadDeadline, ASlowRankThatComesBackWithinTheGraceHasTimedOutButDoesNotHang) {
   const RanksOutcome outcome = run_thread_ranks(
       2,
