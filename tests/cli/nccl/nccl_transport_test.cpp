@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kCase = "run --case 'lens=5+8 vocab=24' --impl fused ";
+constexpr const char* kTransportCase = "run --case 'lens=5+8 vocab=24' --impl fused ";
 
 /// Sets the library for the processes that a test starts.
 class NcclLibraryScope {
@@ -65,9 +65,9 @@ TEST(NcclTransport, TrialsPassThroughTheLibrary) {
   }
   EXPECT_EQ(passed, 3 * 4 + 4);
   // Other transports add in rank order: their trials are not those.
-  const ProcessResult resumed =
-      run_lossgrid(scratch, std::string(kCase) + "--grid tp2cp2 --backend cuda_emulated --resume " +
-                                report + " --report " + scratch.file("threads.json"));
+  const ProcessResult resumed = run_lossgrid(
+      scratch, std::string(kTransportCase) + "--grid tp2cp2 --backend cuda_emulated --resume " +
+                   report + " --report " + scratch.file("threads.json"));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   const json trials = full_report(scratch.file("threads.json"))["trials"];
   ASSERT_EQ(trials.size(), 1u);
@@ -98,7 +98,7 @@ TEST(NcclTransport, WhatItCannotDoIsSkippedOrRefusedWithTheReason) {
   const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
   const ScratchFolder scratch;
   const auto output_of = [&](const std::string& flags, int code) {
-    const ProcessResult result = run_lossgrid(scratch, kCase + flags);
+    const ProcessResult result = run_lossgrid(scratch, kTransportCase + flags);
     EXPECT_EQ(result.exit_code, code) << flags << '\n' << result.out << result.err;
     return result.out + result.err;
   };
