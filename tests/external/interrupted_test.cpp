@@ -91,12 +91,13 @@ TEST_F(ExternalInterrupted, SupervisorGoesOnBehindALaunchThatDies) {
 
 TEST_F(ExternalInterrupted, FaultsAreThoseOfTheRankTheyStrike) {
   const std::string file = write_python("waits.py", kWaits);
-  const auto inject = [&](const std::string& kind, int exit_code) {
+  const auto inject = [&](const std::string& kind, int exit_code,
+                          const std::string& deadline = "") {
     const std::string report = scratch_.file(kind + ".json");
     const ProcessResult result = run_loaded("run", {file},
-                                            fmt::format("{} --timeout 3 --report {} --inject "
+                                            fmt::format("{} {} --report {} --inject "
                                                         "rank=1,at=backward,kind={},trial=2",
-                                                        arguments_, report, kind));
+                                                        arguments_, deadline, report, kind));
     EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
     return records_of(report, "trials")[1];
   };
@@ -106,7 +107,7 @@ TEST_F(ExternalInterrupted, FaultsAreThoseOfTheRankTheyStrike) {
   const ordered_json poisoned = inject("nan", 10);
   EXPECT_EQ(poisoned["status"], "failed");
   EXPECT_THAT(poisoned["reason"].get<std::string>(), AllOf(HasSubstr("nan"), HasSubstr("rank 1")));
-  const ordered_json hung = inject("hang", 15);
+  const ordered_json hung = inject("hang", 15, "--timeout 10");
   EXPECT_EQ(hung["status"], "timeout");
   EXPECT_EQ(hung["first_failed_rank"], 1);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports with trials and timings of loaded implementations, in compare, gate, history, validate,
 // the page and all exports.
+#include <numeric>
+
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -8,13 +10,12 @@
 namespace lossgrid {
 namespace {
 
+using nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 const std::string kVersions = R"(
-import time
-
 VERSION = os.environ["MINE"]
 
 
@@ -22,8 +23,6 @@ VERSION = os.environ["MINE"]
 def mine(logits, batch):
     if VERSION == "more":
         dist.all_reduce(torch.zeros(3), group=batch.tp.group)
-    if VERSION == "slow":
-        time.sleep(0.05)
     if VERSION == "raises":
         raise ValueError("version")
     return right(logits, batch)
@@ -41,9 +40,36 @@ class ExternalReports : public WithTorch {
                    "--grid tp2cp1 --report " + report +
                        (command == "run" ? " --impl fused,mine --case 'lens=5+8 vocab=24'"
                                          : " --impl mine --case 'lens=64 vocab=512' "
-                                           "--min-samples 12 --max-seconds 2"));
+                                           "--min-samples 2 --max-seconds 0.1"));
     EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
     return report;
+  }
+
+  static void set_times(int ns, ordered_json& measured) {
+    std::vector<int> samples(12);
+    std::iota(samples.begin(), samples.end(), ns);
+    measured["samples_ns"] = samples;
+    measured["median_ns"] = ns + 6;
+    measured["p20_ns"] = ns + 2;
+    measured["p80_ns"] = ns + 9;
+    measured["stderr_ratio"] = 1e-6;
+  }
+
+  /// Writes a report as of a machine without other work: all its times are the same, but forwards
+  /// take `factor` times as long. Returns its path.
+  std::string with_times(const std::string& report, const std::string& name, int factor) const {
+    constexpr int kTime = 100000;
+    ordered_json whole = ordered_json::parse(read_all(report));
+    for (ordered_json& timing : whole.at("timings")) {
+      timing["status"] = "timed";
+      for (ordered_json& ceiling : timing.at("ceilings")) set_times(kTime, ceiling);
+      for (ordered_json& row : timing.at("rows")) {
+        row["status"] = "timed";
+        set_times(row.at("phase") == "forward" ? factor * kTime : kTime, row);
+      }
+    }
+    write_all(scratch_.file(name), whole.dump());
+    return scratch_.file(name);
   }
 
   ProcessResult lossgrid_of(const std::string& arguments) const {
@@ -90,8 +116,9 @@ TEST_F(ExternalReports, AreComparedAndGated) {
 }
 
 TEST_F(ExternalReports, TimesOfOneThatIsTimedAloneAreCompared) {
-  const std::string base = report_of("bench", "base", "base.json");
-  const std::string slow = report_of("bench", "slow", "slow.json");
+  const std::string measured = report_of("bench", "base", "measured.json");
+  const std::string base = with_times(measured, "base.json", 1);
+  const std::string slow = with_times(measured, "slow.json", 2);
   EXPECT_EQ(lossgrid_of(fmt::format("compare {} {}", base, base)).exit_code, 0);
   const ProcessResult worse = lossgrid_of(fmt::format("compare {} {}", base, slow));
   EXPECT_EQ(worse.exit_code, 11) << worse.out << worse.err;
