@@ -38,11 +38,16 @@ def state():
 def raises():
     raise ValueError("a fault")
 
+def broken_pipe():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+
 def sleeps():
     print(os.getpid(), flush=True)
     time.sleep(600)
 
-{"state": state, "raises": raises, "sleeps": sleeps, "warm": lambda: print("torch" in sys.modules),
+{"state": state, "raises": raises, "pipe": broken_pipe, "sleeps": sleeps,
+ "warm": lambda: print("torch" in sys.modules),
  "code": lambda: sys.exit(7), "text": lambda: sys.exit("a reason"), "none": lambda: sys.exit(None),
  "at_once": lambda: os._exit(9), "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
  "kill": lambda: os.kill(os.getpid(), signal.SIGKILL)}[sys.argv[1]]()
@@ -69,7 +74,7 @@ class WarmPython(unittest.TestCase):
         return ended.returncode, ended.stdout, ended.stderr
 
     def test_a_module_runs_as_by_the_interpreter(self):
-        for name in ("state", "code", "text", "none", "at_once", "segfault", "kill"):
+        for name in ("state", "code", "text", "none", "at_once", "segfault", "pipe", "kill"):
             self.assertEqual(self.start(WARM, "-m", "module", name, text="a\nb"),
                              self.start(PLAIN, "-m", "module", name, text="a\nb"), name)
 
