@@ -44,6 +44,7 @@ void set_rank_threads(int threads) {
 }
 
 int rank_threads() {
+  const HeapWatchScope unwatched(nullptr);  // the runtime's own, for a thread that is new to it
   return omp_get_max_threads();
 }
 
