@@ -17,13 +17,46 @@ add_test(by_exit_code sh -c "echo 'looks around'; echo 'bench: skipped, no PyTor
 add_test(wordless sh -c "exit 77")
 set_tests_properties(by_exit_code wordless PROPERTIES SKIP_RETURN_CODE 77)
 add_test(good true)
+add_test(cpu.shard0 cat shard0.txt)
+add_test(cpu.shard1 cat shard1.txt)
 """
+SHARDS = ["""\
+[ RUN      ] A.One
+prints Skipped
+[       OK ] A.One (0 ms)
+[ RUN      ] A.Two/0
+x.cpp:5: Skipped
+needs a GPU
+
+[  SKIPPED ] A.Two/0 (3 ms)
+[----------] 2 tests from A (3 ms total)
+
+[ RUN      ] B.Three
+x.cpp:9: Skipped
+no PyTorch
+[  SKIPPED ] B.Three (0 ms)
+[----------] 1 test from B (0 ms total)
+
+[  PASSED  ] 1 test.
+[  SKIPPED ] 2 tests, listed below:
+[  SKIPPED ] A.Two/0
+[  SKIPPED ] B.Three
+""", """\
+[ RUN      ] C.Four
+[  SKIPPED ] C.Four (0 ms)
+[ RUN      ] C.Five
+[       OK ] C.Five (0 ms)
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] C.Four
+"""]
 
 
 class CheckSkips(unittest.TestCase):
     def check(self, allowed, only=""):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "CTestTestfile.cmake").write_text(TESTS, encoding="utf-8")
+            for shard, output in enumerate(SHARDS):
+                Path(folder, f"shard{shard}.txt").write_text(output, encoding="utf-8")
             Path(folder, "allowed.txt").write_text(allowed, encoding="utf-8")
             subprocess.run(["ctest", "-R", only, "--output-junit", "results.xml"], cwd=folder,
                            capture_output=True, check=True)
@@ -51,6 +84,15 @@ class CheckSkips(unittest.TestCase):
         ended = self.check("* e\n", "wordless")
         self.assertEqual(ended.returncode, 1)
         self.assertEqual(ended.stderr, "check_skips: wordless is skipped without a reason\n")
+
+    def test_what_google_test_skips_among_others_is_found(self):
+        listed = "cpu.A.Two/0 a GPU\ncpu.B.Three no Py\n"
+        ended = self.check(listed, "cpu.shard0")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertEqual(ended.stdout, "skipped: cpu.A.Two/0: needs a GPU\n"
+                                       "skipped: cpu.B.Three: no PyTorch\n")
+        ended = self.check(listed, "cpu.shard1")
+        self.assertEqual((ended.returncode, ended.stdout), (1, "skipped: cpu.C.Four: without a reason\n"))
 
     def test_nothing_skipped(self):
         ended = self.check("", "good")
