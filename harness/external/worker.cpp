@@ -2,6 +2,7 @@
 #include "harness/external/worker.h"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <thread>
 #include <vector>
@@ -122,9 +123,23 @@ std::string Worker::printed() const {
 }
 
 std::string Worker::stack() {
+  using std::chrono::milliseconds, std::chrono::steady_clock;
+  const auto bytes = [this] { return lseek(output_.get(), 0, SEEK_END); };
+  const off_t before = bytes();
   if (pid_ <= 0 || kill(pid_, SIGUSR1) != 0) return printed();
-  constexpr std::chrono::milliseconds kTimeToWrite{100};
-  std::this_thread::sleep_for(kTimeToWrite);
+  // Its process writes it when it comes to run, which takes longer on a machine with other work.
+  // The rank itself has a second to be back after the deadline.
+  constexpr milliseconds kLeast{100};
+  constexpr milliseconds kMost{700};
+  constexpr milliseconds kPause{20};
+  const auto begin = steady_clock::now();
+  off_t last = before;
+  for (bool complete = false; !complete && steady_clock::now() < begin + kMost;) {
+    std::this_thread::sleep_for(kPause);
+    const off_t now = bytes();
+    complete = steady_clock::now() > begin + kLeast && now > before && now == last;
+    last = now;
+  }
   return printed();
 }
 

@@ -234,5 +234,41 @@ TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
   EXPECT_THAT(detail_of(trials["waits_alone"], 1), HasSubstr("in waits_alone\n"));
 }
 
+TEST_F(ExternalStatuses, TheStackOfAProcessThatRunsLateIsWaitedFor) {
+  // A child lets its parent, which has stopped, run 300 ms behind the signal that asks for the
+  // stack.
+  auto trials = run_all(R"py(
+import os
+import re
+import signal
+import time
+
+
+def wake_late(pid):
+    pending = 0
+    while not pending & 1 << signal.SIGUSR1 - 1:
+        time.sleep(0.01)
+        with open(f"/proc/{pid}/status") as status:
+            pending = int(re.search(r"ShdPnd:\s*(\w+)", status.read())[1], 16)
+    time.sleep(0.3)
+    os.kill(pid, signal.SIGCONT)
+    os._exit(0)
+
+
+@lossgrid.implementation
+def stops(logits, batch):
+    if batch.tp.rank == 1:
+        pid = os.getpid()
+        if os.fork() == 0:
+            wake_late(pid)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(60)
+    return right(logits, batch)
+)py",
+                        "stops", "--timeout 6", 15);
+  EXPECT_THAT(trials["stops"]["reason"].get<std::string>(),
+              ContainsRegex("the deadline has passed at functions.py:[0-9]+ in stops"));
+}
+
 }  // namespace
 }  // namespace lossgrid
