@@ -60,7 +60,7 @@ HWY_INLINE void each_index(const F& f) {
 /// Calls f(k) for the vectors of a step.
 template <typename F>
 HWY_INLINE void each_vector(const F& f) {
-#if HWY_TARGET == HWY_SCALAR  // 64 vectors: repeated by the compiler they were most of the program's code
+#if HWY_TARGET == HWY_SCALAR  // 64 vectors: repeated, they would be most of the machine code
   for (std::size_t k = 0; k < kVectors; ++k) f(k);
 #else
   each_index<kVectors>(f);
