@@ -127,8 +127,8 @@ std::string Worker::stack() {
   const auto bytes = [this] { return lseek(output_.get(), 0, SEEK_END); };
   const off_t before = bytes();
   if (pid_ <= 0 || kill(pid_, SIGUSR1) != 0) return printed();
-  // Its process writes it when it comes to run, which takes longer on a machine with other work.
-  // The rank itself has a second to be back after the deadline.
+  // Its process writes it when it comes to run, which takes longer on a machine with other work. A
+  // rank of MPI has a second to be back after the deadline.
   constexpr milliseconds kLeast{100};
   constexpr milliseconds kMost{700};
   constexpr milliseconds kPause{20};
