@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/problem_cache.h"
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "harness/core/stage_clock.h"
 #include "harness/device/kernel/rank_threads.h"
@@ -21,6 +23,16 @@ bool is_large(const PreparedProblem& prepared) {
     return projection && projection->hidden.size() + projection->weight.size() > kElements;
   };
   return is_over(prepared.problem->projection) || is_over(prepared.problem->teacher_projection);
+}
+
+/// Returns how many truths of a problem are kept. A truth has O(T) numbers, and with an lm_head
+/// some for each element of hidden states and weight.
+std::size_t most_truths(const Problem& problem) {
+  constexpr std::int64_t kSmall = std::int64_t{1} << 14;
+  constexpr std::size_t kOfSmall = 4;  // TP sizes 1, 2, 4 and 8
+  const std::int64_t numbers =
+      problem.tokens() + (problem.tokens() + problem.spec.vocab) * problem.spec.hidden;
+  return numbers <= kSmall ? kOfSmall : 1;
 }
 
 /// Throws bad_input for a divergence from a teacher, which has no filters, over a filtered student.
@@ -82,21 +94,18 @@ PreparedProblem prepare(Problem problem) {
 std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, const Problem& problem,
                                       int serial_adds, const DeclaredRowRoundings& declared) {
   const StageScope scope(Stage::truth);
-  LastTruth& last = *prepared.last_truth;
-  const bool has_other_groups =
-      last.groups != problem.groups || last.group_count != problem.group_count;
-  if (!last.truth || last.serial_adds != serial_adds || last.declared != declared ||
-      has_other_groups) {
-    last.truth.reset();  // two of them may not fit
-    last.truth = std::make_shared<const Truth>(
-        make_truth(problem, prepared.rows, *prepared.objective, serial_adds, declared));
-    last.groups = problem.groups;
-    last.group_count = problem.group_count;
-    last.serial_adds = serial_adds;
-    last.declared = declared;
-    require_numbers(problem, *last.truth);
-  }
-  return last.truth;
+  std::deque<RecentTruth>& truths = *prepared.truths;
+  const auto same = std::find_if(truths.begin(), truths.end(), [&](const RecentTruth& recent) {
+    return recent.serial_adds == serial_adds && recent.declared == declared &&
+           recent.groups == problem.groups && recent.group_count == problem.group_count;
+  });
+  if (same != truths.end()) return same->truth;
+  if (truths.size() >= most_truths(problem)) truths.pop_front();  // before: both may not fit
+  auto truth = std::make_shared<const Truth>(
+      make_truth(problem, prepared.rows, *prepared.objective, serial_adds, declared));
+  require_numbers(problem, *truth);
+  truths.push_back({problem.groups, problem.group_count, serial_adds, declared, truth});
+  return truth;
 }
 
 const PreparedProblem& ProblemCache::get(const CaseSpec& spec) {

@@ -4,6 +4,7 @@
 // hidden states and weights is dropped when the next case is made.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,8 +15,8 @@
 
 namespace lossgrid {
 
-/// Most recent truth of a problem.
-struct LastTruth {
+/// A truth of a problem and what it was made for.
+struct RecentTruth {
   std::vector<std::int64_t> groups;  // of the problem
   std::int64_t group_count = 0;
   int serial_adds = 0;
@@ -28,7 +29,8 @@ struct PreparedProblem {
   std::shared_ptr<const Objective> objective;
   std::vector<RowTruth> rows;                 // [T]
   std::optional<SkipReason> memory_shortage;  // it cannot be prepared here; all else is empty
-  std::shared_ptr<LastTruth> last_truth = std::make_shared<LastTruth>();
+  // The last one; the last few of a small problem.
+  std::shared_ptr<std::deque<RecentTruth>> truths = std::make_shared<std::deque<RecentTruth>>();
 };
 
 /// Makes objective and rows of a problem, on the threads of the process. Inputs of the objective
@@ -37,9 +39,9 @@ struct PreparedProblem {
 PreparedProblem prepare(Problem problem);
 
 /// Returns the truth for implementations with these declared roundings (make_truth). `problem` is
-/// the prepared one with the groups and the padding of a trial. The gradients of an lm_head can
-/// take as long as a trial, so trials that need the same one after the other share it. From one
-/// thread at a time.
+/// the prepared one with the groups and the padding of a trial. It can take as long as a trial, so
+/// trials that need the same one after the other share it; those of a small problem also with a few
+/// others between them, such as the trials of other TP sizes. From one thread at a time.
 std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, const Problem& problem,
                                       int serial_adds, const DeclaredRowRoundings& declared);
 

@@ -44,5 +44,29 @@ TEST(ProblemCache, SharesTheTruthBetweenTrialsThatAskForTheSame) {
             truth->objective.loss.radius());
 }
 
+TEST(ProblemCache, KeepsTheTruthsOfASmallProblemForFourTpSizes) {
+  const PreparedProblem prepared = prepare(make_problem(parse_case("lens=8 vocab=16 hidden=4")));
+  const auto of = [&](int serial_adds) {
+    return truth_of(prepared, *prepared.problem, serial_adds, {});
+  };
+  const std::weak_ptr<const Truth> first = of(3);
+  const std::shared_ptr<const Truth> second = of(4);
+  of(5);
+  of(6);
+  EXPECT_EQ(of(3), first.lock());
+  of(7);
+  EXPECT_TRUE(first.expired());
+  EXPECT_EQ(of(4), second);
+}
+
+TEST(ProblemCache, KeepsOneTruthOfALargeProblem) {
+  const PreparedProblem prepared =
+      prepare(make_problem(parse_case("lens=8 vocab=512 hidden=64 mask=all")));
+  const std::weak_ptr<const Truth> first = truth_of(prepared, *prepared.problem, 3, {});
+  EXPECT_FALSE(first.expired());
+  truth_of(prepared, *prepared.problem, 4, {});
+  EXPECT_TRUE(first.expired());
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -57,6 +57,31 @@ std::string option_word(const std::string& value) {
   return word;
 }
 
+nlohmann::ordered_json json_of(const CaseKey& key, std::string value) {
+  if (key.type == JsonType::text) return value;
+  return nlohmann::ordered_json::parse(value);
+}
+
+/// `KeyDefault`: the value of a key in the default case, as text and as JSON. Most keys of a case
+/// have it, and a case is described for each of its trials.
+struct KeyDefault {
+  std::string text;
+  nlohmann::ordered_json json;
+};
+
+/// Returns the defaults of case_keys(), in its order.
+const std::vector<KeyDefault>& key_defaults() {
+  static const std::vector<KeyDefault> defaults = [] {
+    std::vector<KeyDefault> made;
+    for (const CaseKey& key : case_keys()) {
+      const std::string text = key.get(CaseSpec());
+      made.push_back({text, json_of(key, text)});
+    }
+    return made;
+  }();
+  return defaults;
+}
+
 }  // namespace
 
 void set_case_key(CaseSpec& spec, std::string_view key, std::string_view text) {
@@ -83,18 +108,18 @@ bool operator==(const CaseSpec& a, const CaseSpec& b) {
 }
 
 std::string format_case(const CaseSpec& spec) {
-  static const CaseSpec kDefault;
   std::vector<std::string> words;
-  if (spec.objective.kind != kDefault.objective.kind) {
+  if (spec.objective.kind != ObjectiveSpec().kind) {
     words.push_back("objective=" + spec.objective.kind);
   }
   for (const auto& [option, value] : spec.objective.options) {
     const std::string word = std::string(kOptionPrefix) + option + '=';
     words.push_back(word + option_word(value));
   }
-  for (const CaseKey& key : case_keys()) {
-    const std::string value = key.get(spec);
-    if (value != key.get(kDefault)) words.push_back(key.name + '=' + value);
+  const std::span<const CaseKey> keys = case_keys();
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    const std::string value = keys[k].get(spec);
+    if (value != key_defaults()[k].text) words.push_back(keys[k].name + '=' + value);
   }
   return words.empty() ? "objective=nll" : join(words, " ");
 }
@@ -120,13 +145,15 @@ nlohmann::ordered_json case_to_json(const CaseSpec& spec) {
       out["objective"][option] = nlohmann::ordered_json::parse(value);
     }
   }
-  for (const CaseKey& key : case_keys()) {
-    const std::string value = key.get(spec);
-    if (key.type == JsonType::text) {
-      out[key.name] = value;
-    } else {
-      out[key.name] = nlohmann::ordered_json::parse(value);
-    }
+  // At the end, where operator[] would compare the name with those of all keys before.
+  auto& members = out.get_ref<nlohmann::ordered_json::object_t&>();
+  const std::span<const CaseKey> keys = case_keys();
+  members.reserve(members.size() + keys.size());
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    const KeyDefault& of_key = key_defaults()[k];
+    std::string value = keys[k].get(spec);
+    members.emplace_back(keys[k].name,
+                         value == of_key.text ? of_key.json : json_of(keys[k], std::move(value)));
   }
   return out;
 }

@@ -118,7 +118,7 @@ TrialFacts run_ranks(const std::shared_ptr<const TrialSetup>& shared,
 /// Returns the text of a case; a bundle's path and how it is cut.
 std::string identity_of(const Problem& problem) {
   const auto* bundle = std::get_if<FromBundle>(&problem.source);
-  if (bundle == nullptr) return format_case(problem.spec);
+  if (bundle == nullptr) return std::get<FromCase>(problem.source).text;
   if (problem.spec.microbatches == 1) return bundle->path;
   return fmt::format("{} microbatches={}", bundle->path, problem.spec.microbatches);
 }
