@@ -38,7 +38,8 @@ std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth);
 /// of the objective, a few bytes a token. At most 2^62.
 std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth);
 
-/// Returns "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB"; nullopt when it fits.
+/// Returns "not enough memory: needs 12.0 GiB, this machine has 8.0 GiB"; nullopt when it fits, and
+/// up to 16 MiB.
 std::optional<SkipReason> memory_shortage(std::int64_t need_bytes);
 
 /// Returns the most that ranks with these bytes (by rank) need of one of `devices` devices, to
