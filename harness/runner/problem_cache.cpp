@@ -100,7 +100,8 @@ std::shared_ptr<const Truth> truth_of(const PreparedProblem& prepared, const Pro
            recent.groups == problem.groups && recent.group_count == problem.group_count;
   });
   if (same != truths.end()) return same->truth;
-  if (truths.size() >= most_truths(problem)) truths.pop_front();  // before: both may not fit
+  // Before the new one is made: both may not fit.
+  if (truths.size() >= most_truths(*prepared.problem)) truths.pop_front();
   auto truth = std::make_shared<const Truth>(
       make_truth(problem, prepared.rows, *prepared.objective, serial_adds, declared));
   require_numbers(problem, *truth);
