@@ -7,8 +7,8 @@
 // unsupported.
 //
 // Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
-// many as make 4 MiB); stream_bytes=n: the gradient of a block of n bytes or more is written past
-// the caches, unless it is in place (16 MiB).
+// many as make 4 MiB); stream_bytes=n: a gradient of n bytes or more is written past the caches,
+// block by block, unless it is in place (16 MiB).
 #include <algorithm>
 
 #include "harness/core/error.h"
@@ -82,7 +82,8 @@ class OneSweepPlan final : public LossPlan {
   void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
                         LossGradients& gradients) override {
     LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
-    rows.stream_bytes = steps_.stream_bytes;
+    // A block is smaller than the gradient, of which no cache keeps it.
+    rows.stream_bytes = problem_.logits_bytes() >= steps_.stream_bytes ? 0 : steps_.stream_bytes;
     outputs.owned_labels = 0;
     teacher_.gather(inputs);
     begin(outputs);
@@ -230,6 +231,7 @@ class OneSweep final : public LossImplementation {
     TeacherProduct::add_flops(problem, local, cost.forward);
     if (OneSweepOptions::keeps_exponentials(problem)) {
       cost.forward.exponentials = cost.forward.gradients = problem.logits_elements();
+      cost.forward.kept_exponentials = problem.logits_elements();
     } else {
       add_statistics_work(problem, cost.forward);
       add_gradient_work(problem, cost.forward);

@@ -257,6 +257,9 @@ struct PhaseCost {
   // an exponential each at most; and elements of d loss / d logits that they write.
   std::int64_t exponentials = 0;
   std::int64_t gradients = 0;
+  // Exponentials among these that are kept until the sum of their row is known, and then become its
+  // gradient.
+  std::int64_t kept_exponentials = 0;
 };
 
 /// Cost of an implementation by phase. With ImplementationTraits::one_sweep it is all in `forward`.

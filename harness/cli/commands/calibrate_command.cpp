@@ -50,6 +50,10 @@ std::string format_rates(const Machine& machine) {
   for (const auto& [dtype, rate] : machine.exponentials_per_second) {
     table.add_row({"exponentials", fmt::format("elements, {}", name(dtype)), giga(rate)});
   }
+  for (const auto& [dtype, rate] : machine.kept_exponentials_per_second) {
+    table.add_row(
+        {"exponentials that are kept", fmt::format("elements, {}", name(dtype)), giga(rate)});
+  }
   return table.text() + fmt::format("  a phase {:.4g} us, a row {:.4g} ns\n",
                                     1e6 * machine.phase_seconds, 1e9 * machine.row_seconds);
 }

@@ -36,15 +36,14 @@ TimingRecord time_case(const std::string& text, const std::string& implementatio
   return timed.record;
 }
 
-/// Returns the seconds of forward and backward together, by their 20 % quantiles: other work of the
-/// machine only slows them down.
-double both_seconds(const std::string& text, double max_seconds) {
-  double seconds = 0;
-  for (const TimingRow& row : time_case(text, "fused", max_seconds).rows) {
-    if (row.phase == "forward_backward") continue;
-    seconds += 1e-9 * static_cast<double>(row.time.p20_ns);
+/// Returns the seconds of a phase by the 20 % quantile: other work of the machine only slows it
+/// down.
+double seconds_of(const std::string& phase, const std::string& text,
+                  const std::string& implementation, double max_seconds) {
+  for (const TimingRow& row : time_case(text, implementation, max_seconds).rows) {
+    if (row.phase == phase) return 1e-9 * static_cast<double>(row.time.p20_ns);
   }
-  return seconds;
+  throw Error(ErrorCode::internal, fmt::format("{} has no phase {}", implementation, phase));
 }
 
 /// Returns the rate of the three products of the LM head together.
@@ -61,22 +60,31 @@ double product_rate(const std::string& dtype, double max_seconds) {
 }
 
 /// Measures what a phase costs without rows and a row without a vocabulary, then what is left of
-/// rows with one.
+/// rows with one: where no gradient is written, and where it takes the place of the logits, so that
+/// no other memory is in the rates.
 void measure_kernels(double max_seconds, Machine& machine) {
-  machine.phase_seconds = both_seconds("lens=2 mask=all vocab=16", max_seconds) / 2;
-  const double many_rows =
-      both_seconds(fmt::format("lens={} mask=all vocab=16", kManyRows), max_seconds);
-  machine.row_seconds =
-      std::max(0.0, many_rows / 2 - machine.phase_seconds) / static_cast<double>(kManyRows);
+  const auto both_phases = [&](std::int64_t rows) {
+    return seconds_of("forward_backward", fmt::format("lens={} mask=all vocab=16", rows), "fused",
+                      max_seconds);
+  };
+  machine.phase_seconds = both_phases(2) / 2;
+  machine.row_seconds = std::max(0.0, both_phases(kManyRows) / 2 - machine.phase_seconds) /
+                        static_cast<double>(kManyRows);
   constexpr double kRows = 64;
   constexpr double kColumns = 16384;
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const double seconds = both_seconds(
-        fmt::format("lens=65 mask=all vocab={} dtype={}", kColumns, name(dtype)), max_seconds);
-    const double others = 2 * (machine.phase_seconds + kRows * machine.row_seconds);
-    // Half at least: all but the elements is small.
-    const double of_elements = std::max(seconds / 2, seconds - others);
-    machine.exponentials_per_second[dtype] = 2 * kRows * kColumns / of_elements;
+    const auto elements_per_second = [&](const char* phase, const char* implementation) {
+      const double seconds = seconds_of(
+          phase,
+          fmt::format("lens=65 mask=all vocab={} statistics=false dtype={}", kColumns, name(dtype)),
+          implementation, max_seconds);
+      const double others = machine.phase_seconds + kRows * machine.row_seconds;
+      // Half at least: all but the elements is small.
+      return kRows * kColumns / std::max(seconds / 2, seconds - others);
+    };
+    machine.exponentials_per_second[dtype] = elements_per_second("forward", "fused");
+    machine.kept_exponentials_per_second[dtype] =
+        elements_per_second("forward_backward", "one_sweep:in_place=true");
   }
 }
 

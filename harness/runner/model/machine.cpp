@@ -41,6 +41,12 @@ double Machine::exponential_rate(DType dtype) const {
   return rate_for(exponentials_per_second, dtype);
 }
 
+double Machine::kept_exponential_rate(DType dtype) const {
+  const auto& rates =
+      kept_exponentials_per_second.empty() ? exponentials_per_second : kept_exponentials_per_second;
+  return rate_for(rates, dtype);
+}
+
 DeviceShare share_of(const Machine& machine, std::int64_t ranks) {
   if (machine.cores == 0) return {};
   const auto all = static_cast<double>(ranks);

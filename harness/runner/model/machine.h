@@ -64,6 +64,8 @@ struct Machine {
   // of elements that a cache holds, with one exponential each.
   std::map<DType, double> gemm_flops_per_second;
   std::map<DType, double> exponentials_per_second;
+  // The same of exponentials that are kept and become the gradient of their row; empty: no slower.
+  std::map<DType, double> kept_exponentials_per_second;
   double phase_seconds = 0;  // of a phase without rows, and of a chunk: launches, waits of threads
   double row_seconds = 0;    // of a row without a vocabulary, by one thread: objective, tables
   std::vector<Transport> transports;
@@ -73,6 +75,7 @@ struct Machine {
   /// Returns the rate for a dtype; where none is stated that of f32.
   double gemm_rate(DType dtype) const;
   double exponential_rate(DType dtype) const;
+  double kept_exponential_rate(DType dtype) const;
 };
 
 /// Part of a device that one of `ranks` ranks has.

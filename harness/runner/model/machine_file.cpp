@@ -144,8 +144,8 @@ Transport transport_of(const Place& at) {
 Machine machine_of(const Place& at) {
   require_known_keys(at.object,
                      {"name", "summary", "measured", "sources", "ranks_per_node", "cores", "memory",
-                      "cache", "gemm_flops_per_second", "exponentials_per_second", "phase_seconds",
-                      "row_seconds", "transports"},
+                      "cache", "gemm_flops_per_second", "exponentials_per_second",
+                      "kept_exponentials_per_second", "phase_seconds", "row_seconds", "transports"},
                      "machine", at.where);
   Machine machine;
   machine.name = required_text(at.object, "name", at.where);
@@ -162,6 +162,9 @@ Machine machine_of(const Place& at) {
   if (at.object.contains("cache")) machine.cache = memory_of(at.in("cache"));
   machine.gemm_flops_per_second = rates_of(at.in("gemm_flops_per_second"));
   machine.exponentials_per_second = rates_of(at.in("exponentials_per_second"));
+  if (at.object.contains("kept_exponentials_per_second")) {
+    machine.kept_exponentials_per_second = rates_of(at.in("kept_exponentials_per_second"));
+  }
   machine.phase_seconds = not_negative(at, "phase_seconds");
   machine.row_seconds = not_negative(at, "row_seconds");
   for (const Json& transport : required_list(at.object, "transports", at.where)) {
@@ -214,6 +217,9 @@ Json json_of(const Machine& machine) {
   if (machine.cache) out["cache"] = json_of(*machine.cache);
   out["gemm_flops_per_second"] = json_of(machine.gemm_flops_per_second);
   out["exponentials_per_second"] = json_of(machine.exponentials_per_second);
+  if (!machine.kept_exponentials_per_second.empty()) {
+    out["kept_exponentials_per_second"] = json_of(machine.kept_exponentials_per_second);
+  }
   out["phase_seconds"] = machine.phase_seconds;
   out["row_seconds"] = machine.row_seconds;
   out["transports"] = Json::array();

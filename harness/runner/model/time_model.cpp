@@ -59,8 +59,11 @@ class Prediction {
         static_cast<double>(cost.flops) / (machine.gemm_rate(problem_.dtype) * share_.compute);
     time.memory = memory_seconds(traffic_of(cost, rows_read));
     const DType dtype = problem_.from_hidden() ? DType::f32 : problem_.dtype;
-    const double elements = static_cast<double>(cost.exponentials) * rows_read /
-                            (machine.exponential_rate(dtype) * share_.compute);
+    const auto kept = static_cast<double>(cost.kept_exponentials);
+    const double elements =
+        rows_read / share_.compute *
+        ((static_cast<double>(cost.exponentials) - kept) / machine.exponential_rate(dtype) +
+         kept / machine.kept_exponential_rate(dtype));
     time.cached = elements * cached_share(cost);
     time.exponentials = elements - time.cached;
     const int tp = problem_.grid.tp;
@@ -99,7 +102,8 @@ class Prediction {
     const std::int64_t touched =
         problem_.from_hidden()
             ? 4 * problem_.width() * problem_.local_rows() / std::max<std::int64_t>(1, cost_.chunks)
-            : problem_.input_bytes() + (traits_.in_place ? 0 : problem_.gradient_bytes());
+            : problem_.input_bytes() + (traits_.in_place ? 0 : problem_.gradient_bytes()) +
+                  cost_.plan.workspace_bytes;
     const bool fits = machine.cache && touched * ranks <= machine.cache->bytes;
     return fits ? *machine.cache : machine.memory;
   }

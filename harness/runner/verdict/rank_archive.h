@@ -80,7 +80,7 @@ void fields(A& archive, RankCounts& counts) {
 template <typename A>
 void fields(A& archive, PhaseCost& cost) {
   archive(cost.workspace_bytes, cost.tp, cost.cp, cost.flops, cost.read_bytes, cost.written_bytes,
-          cost.cached_read_bytes, cost.exponentials, cost.gradients);
+          cost.cached_read_bytes, cost.exponentials, cost.gradients, cost.kept_exponentials);
 }
 
 template <typename A>

@@ -23,6 +23,7 @@ Json simple_file() {
   Machine machine = simple_machine();
   machine.sources = {"by hand"};
   machine.cache = MemoryRates{1 << 20, 10, 20, 30};
+  machine.kept_exponentials_per_second = {{DType::f32, 512}, {DType::bf16, 256}};
   return machines_to_json({machine});
 }
 
@@ -75,6 +76,9 @@ TEST(MachineFile, BadNumbersAreOneLineEach) {
   EXPECT_THAT(refused("bytes", nullptr), HasSubstr("bytes = null is not a positive number"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["gemm_flops_per_second"]["f32"] = 0; }),
               HasSubstr("gemm_flops_per_second: f32 = 0"));
+  EXPECT_THAT(
+      refusal_after([](Json& machine) { machine["kept_exponentials_per_second"]["f32"] = -1; }),
+      HasSubstr("kept_exponentials_per_second: f32 = -1"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["gemm_flops_per_second"]["f16"] = 1; }),
               HasSubstr("dtype"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["row_seconds"] = -1; }),

@@ -68,6 +68,14 @@ TEST(TimeModel, OneSweepIsAllForward) {
   EXPECT_DOUBLE_EQ(time.forward.exponentials, 0.5);               // each exponential once
 }
 
+TEST(TimeModel, ExponentialsThatAreKeptHaveARateOfTheirOwn) {
+  Machine machine = simple_machine();
+  machine.kept_exponentials_per_second = {{DType::f32, 256}};
+  const std::string text = "lens=9 vocab=64 mask=all statistics=false";
+  EXPECT_DOUBLE_EQ(predicted(text, "one_sweep", {}, machine).forward.exponentials, 2);
+  EXPECT_DOUBLE_EQ(predicted(text, "fused", {}, machine).both().exponentials, 1);
+}
+
 TEST(TimeModel, ASecondPassOverACacheComesAfterTheFirst) {
   // With TP the gradient of a block of [9, 32] follows its merged statistics: 288 elements twice.
   const PhaseTime time =
@@ -136,11 +144,21 @@ TEST(TimeModel, RanksThatShareADeviceTakeTheTimeOfAll) {
 }
 
 TEST(TimeModel, SmallCasesStayInTheCache) {
+  // Logits and their gradient, and tables of the plan.
   Machine machine = simple_machine();
-  machine.cache = MemoryRates{2 * 2304, 23040, 43520, 10000};
+  machine.cache = MemoryRates{2 * 2304 + 1024, 23040, 43520, 10000};
   const std::string rest = " vocab=64 mask=all statistics=false";
   EXPECT_DOUBLE_EQ(predicted("lens=9" + rest, "fused", {}, machine).backward.memory, 0.1);
-  EXPECT_GT(predicted("lens=10" + rest, "fused", {}, machine).backward.memory, 1);
+  EXPECT_GT(predicted("lens=12" + rest, "fused", {}, machine).backward.memory, 1);
+}
+
+TEST(TimeModel, BuffersOfThePlanHaveToFitIntoTheCacheToo) {
+  // Each of two ranks has 8 rows of 256 bytes and their gradient; gathered logits are as many again.
+  Machine machine = simple_machine();
+  machine.cache = MemoryRates{5 * 2048, 23040, 43520, 10000};
+  const std::string text = "lens=16 vocab=64 mask=all statistics=false";
+  EXPECT_LT(predicted(text, "cp_local", {.cp = 2}, machine).forward.memory, 0.1);
+  EXPECT_GT(predicted(text, "cp_gather_logits", {.cp = 2}, machine).forward.memory, 0.2);
 }
 
 TEST(TimeModel, NothingIsPredictedWithoutCosts) {
