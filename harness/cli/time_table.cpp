@@ -75,6 +75,7 @@ Json phase_json(const PhaseTime& time) {
           {"products_ns", in_nanoseconds(time.products)},
           {"memory_ns", in_nanoseconds(time.memory)},
           {"exponentials_ns", in_nanoseconds(time.exponentials)},
+          {"hidden_ns", in_nanoseconds(time.hidden)},
           {"cached_ns", in_nanoseconds(time.cached)},
           {"collectives_ns", in_nanoseconds(time.collectives)}};
 }

@@ -54,8 +54,10 @@ std::string format_rates(const Machine& machine) {
     table.add_row(
         {"exponentials that are kept", fmt::format("elements, {}", name(dtype)), giga(rate)});
   }
-  return table.text() + fmt::format("  a phase {:.4g} us, a row {:.4g} ns\n",
-                                    1e6 * machine.phase_seconds, 1e9 * machine.row_seconds);
+  return table.text() +
+         fmt::format(
+             "  a phase {:.4g} us, a row {:.4g} ns, overlap of memory and exponentials {:.2f}\n",
+             1e6 * machine.phase_seconds, 1e9 * machine.row_seconds, machine.overlap);
 }
 
 /// Returns every measured collective beside what the fitted link predicts.

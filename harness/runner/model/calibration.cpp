@@ -100,9 +100,26 @@ void measure_memory(std::int64_t pass_bytes, Machine& machine) {
   const std::unique_ptr<Device> device = make_cpu_device();
   device->tracker().begin_phase("calibrate");
   const std::int64_t cache_bytes = last_level_cache_bytes();
-  machine.memory =
-      rates_at(*device, pass_bytes > 0 ? pass_bytes : 16 * cache_bytes, available_memory_bytes());
+  machine.memory = rates_at(*device, pass_bytes, available_memory_bytes());
   machine.cache = rates_at(*device, cache_bytes / 4, cache_bytes);
+}
+
+/// Measures how far memory and exponentials overlap, where the two take about as long: in the
+/// forward pass of bf16 logits that no cache holds.
+void measure_overlap(std::int64_t logits_bytes, double max_seconds, Machine& machine) {
+  constexpr std::int64_t kColumns = 32768;
+  const std::int64_t rows =
+      std::max<std::int64_t>(64, logits_bytes / (kColumns * size_of(DType::bf16)));
+  const auto elements = static_cast<double>(rows * kColumns);
+  const double seconds = seconds_of(
+      "forward",
+      fmt::format("lens={} mask=all vocab={} statistics=false dtype=bf16", rows + 1, kColumns),
+      "fused", max_seconds);
+  const double of_rows = machine.phase_seconds + static_cast<double>(rows) * machine.row_seconds;
+  const double memory = elements * size_of(DType::bf16) / machine.memory.read_bytes_per_second;
+  const double exponentials = elements / machine.exponential_rate(DType::bf16);
+  const double hidden = memory + exponentials - (seconds - of_rows);
+  machine.overlap = std::clamp(hidden / std::min(memory, exponentials), 0.0, 1.0);
 }
 
 }  // namespace
@@ -113,8 +130,12 @@ Machine measure_machine(const CalibrationRequest& request) {
   machine.measured = true;
   machine.cores = core_share(1).cores;
   machine.summary = fmt::format("the processor of one machine, {} cores", machine.cores);
-  measure_memory(request.memory_pass_bytes, machine);
+  const std::int64_t pass_bytes =
+      request.memory_pass_bytes > 0 ? request.memory_pass_bytes : 16 * last_level_cache_bytes();
+  measure_memory(pass_bytes, machine);
   measure_kernels(request.max_seconds, machine);
+  constexpr std::int64_t kMostLogitsBytes = std::int64_t{1} << 30;
+  measure_overlap(std::min(kMostLogitsBytes, pass_bytes / 4), request.max_seconds, machine);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     machine.gemm_flops_per_second[dtype] =
         product_rate(std::string(name(dtype)), request.max_seconds);

@@ -142,11 +142,12 @@ Transport transport_of(const Place& at) {
 }
 
 Machine machine_of(const Place& at) {
-  require_known_keys(at.object,
-                     {"name", "summary", "measured", "sources", "ranks_per_node", "cores", "memory",
-                      "cache", "gemm_flops_per_second", "exponentials_per_second",
-                      "kept_exponentials_per_second", "phase_seconds", "row_seconds", "transports"},
-                     "machine", at.where);
+  require_known_keys(
+      at.object,
+      {"name", "summary", "measured", "sources", "ranks_per_node", "cores", "memory", "cache",
+       "gemm_flops_per_second", "exponentials_per_second", "kept_exponentials_per_second",
+       "overlap", "phase_seconds", "row_seconds", "transports"},
+      "machine", at.where);
   Machine machine;
   machine.name = required_text(at.object, "name", at.where);
   machine.summary = required_text(at.object, "summary", at.where);
@@ -164,6 +165,10 @@ Machine machine_of(const Place& at) {
   machine.exponentials_per_second = rates_of(at.in("exponentials_per_second"));
   if (at.object.contains("kept_exponentials_per_second")) {
     machine.kept_exponentials_per_second = rates_of(at.in("kept_exponentials_per_second"));
+  }
+  if (at.object.contains("overlap")) machine.overlap = not_negative(at, "overlap");
+  if (machine.overlap > 1) {
+    throw_bad_input("{}: overlap = {} is greater than 1", at.where, machine.overlap);
   }
   machine.phase_seconds = not_negative(at, "phase_seconds");
   machine.row_seconds = not_negative(at, "row_seconds");
@@ -220,6 +225,7 @@ Json json_of(const Machine& machine) {
   if (!machine.kept_exponentials_per_second.empty()) {
     out["kept_exponentials_per_second"] = json_of(machine.kept_exponentials_per_second);
   }
+  if (machine.overlap < 1) out["overlap"] = machine.overlap;
   out["phase_seconds"] = machine.phase_seconds;
   out["row_seconds"] = machine.row_seconds;
   out["transports"] = Json::array();

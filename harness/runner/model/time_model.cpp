@@ -66,6 +66,7 @@ class Prediction {
          kept / machine.kept_exponential_rate(dtype));
     time.cached = elements * cached_share(cost);
     time.exponentials = elements - time.cached;
+    time.hidden = machine.overlap * std::min(time.memory, time.exponentials);
     const int tp = problem_.grid.tp;
     add_collectives(phase_name, "tp", tp, 1, cost.tp, collectives, time);
     add_collectives(phase_name, "cp", problem_.grid.cp, tp, cost.cp, collectives, time);
@@ -155,7 +156,7 @@ bool has_work(const PhaseCost& cost) {
 }  // namespace
 
 double PhaseTime::seconds() const {
-  return starts + rows + products + std::max(memory, exponentials) + cached + collectives;
+  return starts + rows + products + memory + exponentials - hidden + cached + collectives;
 }
 
 const char* PhaseTime::bound_by() const {
@@ -168,6 +169,7 @@ const char* PhaseTime::bound_by() const {
 
 PhaseTime& PhaseTime::operator+=(const PhaseTime& other) {
   for (const NamedPart& part : kParts) this->*part.seconds += other.*part.seconds;
+  hidden += other.hidden;
   return *this;
 }
 

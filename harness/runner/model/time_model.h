@@ -2,7 +2,7 @@
 // Predicted time of forward and backward of an implementation on a machine, from the costs that it
 // declares (Cost). Of the slowest rank:
 //
-//   phase = starts + rows + products + max(memory, exponentials) + cached + collectives
+//   phase = starts + rows + products + memory + exponentials - hidden + cached + collectives
 //
 //   starts        one for the phase and one for every chunk of rows
 //   rows          rows of the rank times the time of a row, which one thread takes
@@ -10,11 +10,13 @@
 //   memory        bytes that are read / rate of reading + bytes that take the place of others, or
 //                 are written to other arrays, with as many read / rate of update or copy
 //   exponentials  elements of rows of the vocabulary that kernels go through / their rate
+//   hidden        the part of the shorter one of these two that passes while the other does
 //   cached        exponentials of passes over what a cache still holds (cached_read_bytes): they
 //                 come after the pass from memory
 //   collectives   collective_time.h; they wait for the slowest rank and overlap with nothing
 //
-// Memory and arithmetic of a row kernel overlap, by prefetch; products and row kernels take turns.
+// Memory and arithmetic of a row kernel overlap, by prefetch, as far as the machine does it
+// (Machine::overlap); products and row kernels take turns.
 // Rows that predict nothing are skipped by forward, rows without a valid target by backward: both
 // count as many rows as the CP rank with the most has. Ranks that share a device share its rates.
 #pragma once
@@ -38,6 +40,7 @@ struct PhaseTime {
   double products = 0;
   double memory = 0;
   double exponentials = 0;
+  double hidden = 0;  // behind the longer one of memory and exponentials
   double cached = 0;
   double collectives = 0;
 

@@ -23,6 +23,7 @@ Json simple_file() {
   Machine machine = simple_machine();
   machine.sources = {"by hand"};
   machine.cache = MemoryRates{1 << 20, 10, 20, 30};
+  machine.overlap = 0.5;
   machine.kept_exponentials_per_second = {{DType::f32, 512}, {DType::bf16, 256}};
   return machines_to_json({machine});
 }
@@ -81,6 +82,8 @@ TEST(MachineFile, BadNumbersAreOneLineEach) {
       HasSubstr("kept_exponentials_per_second: f32 = -1"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["gemm_flops_per_second"]["f16"] = 1; }),
               HasSubstr("dtype"));
+  EXPECT_THAT(refusal_after([](Json& machine) { machine["overlap"] = 1.5; }),
+              HasSubstr("overlap = 1.5 is greater than 1"));
   EXPECT_THAT(refusal_after([](Json& machine) { machine["row_seconds"] = -1; }),
               HasSubstr("row_seconds = -1 is negative"));
   EXPECT_THAT(refusal_after([](Json& machine) {

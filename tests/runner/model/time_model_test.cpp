@@ -76,6 +76,16 @@ TEST(TimeModel, ExponentialsThatAreKeptHaveARateOfTheirOwn) {
   EXPECT_DOUBLE_EQ(predicted(text, "fused", {}, machine).both().exponentials, 1);
 }
 
+TEST(TimeModel, MemoryAndExponentialsOverlapAsFarAsTheMachineDoesIt) {
+  Machine machine = simple_machine();
+  machine.overlap = 0.75;
+  const PhaseTime time =
+      predicted("lens=9 vocab=64 mask=all statistics=false", "fused", {}, machine).forward;
+  // 8/9 s of memory, and half a second of exponentials of which an eighth is not hidden.
+  EXPECT_DOUBLE_EQ(time.hidden, 0.375);
+  EXPECT_DOUBLE_EQ(time.seconds(), 0.25 + 0.9 + 8.0 / 9 + 0.125);
+}
+
 TEST(TimeModel, ASecondPassOverACacheComesAfterTheFirst) {
   // With TP the gradient of a block of [9, 32] follows its merged statistics: 288 elements twice.
   const PhaseTime time =
@@ -83,6 +93,7 @@ TEST(TimeModel, ASecondPassOverACacheComesAfterTheFirst) {
   EXPECT_DOUBLE_EQ(time.exponentials, 0.25);
   EXPECT_DOUBLE_EQ(time.cached, 0.25);
   EXPECT_DOUBLE_EQ(time.seconds(), time.starts + time.rows + time.memory + 0.25 + time.collectives);
+  EXPECT_GT(time.memory, time.exponentials);
 }
 
 TEST(TimeModel, CollectivesOfBothAxes) {
@@ -153,7 +164,8 @@ TEST(TimeModel, SmallCasesStayInTheCache) {
 }
 
 TEST(TimeModel, BuffersOfThePlanHaveToFitIntoTheCacheToo) {
-  // Each of two ranks has 8 rows of 256 bytes and their gradient; gathered logits are as many again.
+  // Each of two ranks has 8 rows of 256 bytes and their gradient; gathered logits are as many
+  // again.
   Machine machine = simple_machine();
   machine.cache = MemoryRates{5 * 2048, 23040, 43520, 10000};
   const std::string text = "lens=16 vocab=64 mask=all statistics=false";
