@@ -85,8 +85,8 @@ class FusedPlan final : public LossPlan {
  private:
   /// Returns the rows of a chunk with their teacher, and selects their statistics.
   LogitsRows view(const LossInputs& inputs, const RowRange& chunk) {
-    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_).slice(chunk.begin, chunk.count);
-    rows.stream_bytes = steps_.stream_bytes;
+    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_, steps_.stream_bytes)
+                          .slice(chunk.begin, chunk.count);
     teacher_.make(chunk.begin, rows);
     statistics_.select(chunked_ ? 0 : chunk.begin, chunk.count);
     return rows;

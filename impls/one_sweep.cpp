@@ -81,9 +81,7 @@ class OneSweepPlan final : public LossPlan {
 
   void forward_backward(const LossInputs& inputs, LossOutputs& outputs,
                         LossGradients& gradients) override {
-    LogitsRows rows = logits_rows(problem_, shard_, inputs, local_);
-    // A block is smaller than the gradient, of which no cache keeps it.
-    rows.stream_bytes = problem_.logits_bytes() >= steps_.stream_bytes ? 0 : steps_.stream_bytes;
+    const LogitsRows rows = logits_rows(problem_, shard_, inputs, local_, steps_.stream_bytes);
     outputs.owned_labels = 0;
     teacher_.gather(inputs);
     begin(outputs);

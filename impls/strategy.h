@@ -69,9 +69,11 @@ class RowTable {
 /// case takes the path of a large one with stream_bytes=0. Throws bad_input.
 std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::string& strategy);
 
-/// Returns this rank's logits with their targets.
+/// Returns this rank's logits with their targets. The gradient of each part of them is written past
+/// the caches if that of all has `stream_bytes` or more.
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
-                       const LossInputs& inputs, const RowTable& rows);
+                       const LossInputs& inputs, const RowTable& rows,
+                       std::int64_t stream_bytes = kStreamBytes);
 
 /// Adds the rows of a teacher, which begin at row `begin` of the table, to those of `logits`;
 /// nothing where the problem has none. Logits that are not given are made apart

@@ -54,7 +54,9 @@ class Prediction {
     const double rows_read = part_of_rows() * read_share;
     PhaseTime time;
     time.starts = machine.phase_seconds * static_cast<double>(1 + cost_.chunks);
-    time.rows = machine.row_seconds * static_cast<double>(problem_.local_rows()) * share_.turns;
+    const double passes = traits_.one_sweep ? 2 : 1;
+    time.rows =
+        passes * machine.row_seconds * static_cast<double>(problem_.local_rows()) * share_.turns;
     time.products =
         static_cast<double>(cost.flops) / (machine.gemm_rate(problem_.dtype) * share_.compute);
     time.memory = memory_seconds(traffic_of(cost, rows_read));

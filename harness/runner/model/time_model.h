@@ -5,7 +5,8 @@
 //   phase = starts + rows + products + memory + exponentials - hidden + cached + collectives
 //
 //   starts        one for the phase and one for every chunk of rows
-//   rows          rows of the rank times the time of a row, which one thread takes
+//   rows          rows of the rank times the time of a row, which one thread takes; twice where a
+//                 phase does both forward and backward
 //   products      FLOPs / rate of products
 //   memory        bytes that are read / rate of reading + bytes that take the place of others, or
 //                 are written to other arrays, with as many read / rate of update or copy

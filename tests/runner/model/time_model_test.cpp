@@ -64,6 +64,7 @@ TEST(TimeModel, OneSweepIsAllForward) {
   const TimePrediction time =
       predicted("lens=9 vocab=64 mask=all statistics=false", "one_sweep:in_place=true");
   EXPECT_EQ(time.backward.seconds(), 0);
+  EXPECT_DOUBLE_EQ(time.forward.rows, 2 * 0.9);  // the objective's forward and backward
   EXPECT_DOUBLE_EQ(time.forward.memory, (2048 + 2304) / 1000.0);  // update
   EXPECT_DOUBLE_EQ(time.forward.exponentials, 0.5);               // each exponential once
 }
