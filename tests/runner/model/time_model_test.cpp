@@ -168,10 +168,10 @@ TEST(TimeModel, BuffersOfThePlanHaveToFitIntoTheCacheToo) {
   // Each of two ranks has 8 rows of 256 bytes and their gradient; gathered logits are as many
   // again.
   Machine machine = simple_machine();
-  machine.cache = MemoryRates{5 * 2048, 23040, 43520, 10000};
+  machine.cache = MemoryRates{4 * 2048, 23040, 43520, 10000};
   const std::string text = "lens=16 vocab=64 mask=all statistics=false";
   EXPECT_LT(predicted(text, "cp_local", {.cp = 2}, machine).forward.memory, 0.1);
-  EXPECT_GT(predicted(text, "cp_gather_logits", {.cp = 2}, machine).forward.memory, 0.2);
+  EXPECT_GT(predicted(text, "cp_gather_logits", {.cp = 2}, machine).forward.memory, 1);
 }
 
 TEST(TimeModel, NothingIsPredictedWithoutCosts) {
