@@ -66,8 +66,8 @@ struct Machine {
   std::map<DType, double> exponentials_per_second;
   // The same of exponentials that are kept and become the gradient of their row; empty: no slower.
   std::map<DType, double> kept_exponentials_per_second;
-  // Of memory and exponentials of a pass over rows, the part of the shorter one that passes while
-  // the longer one does: from 0, they take turns, to 1.
+  // Part of the shorter one of memory and exponentials, in a pass over rows, that passes while the
+  // longer one does: from 0, they take turns, to 1.
   double overlap = 1;
   double phase_seconds = 0;  // of a phase without rows, and of a chunk: launches, waits of threads
   double row_seconds = 0;    // of a row without a vocabulary, by one thread: objective, tables
