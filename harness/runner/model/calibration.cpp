@@ -134,7 +134,7 @@ Machine measure_machine(const CalibrationRequest& request) {
       request.memory_pass_bytes > 0 ? request.memory_pass_bytes : 16 * last_level_cache_bytes();
   measure_memory(pass_bytes, machine);
   measure_kernels(request.max_seconds, machine);
-  constexpr std::int64_t kMostLogitsBytes = std::int64_t{1} << 30;
+  constexpr std::int64_t kMostLogitsBytes = std::int64_t{1} << 29;
   measure_overlap(std::min(kMostLogitsBytes, pass_bytes / 4), request.max_seconds, machine);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     machine.gemm_flops_per_second[dtype] =
