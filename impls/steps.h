@@ -22,6 +22,10 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
+/// Size from which a gradient is written past the caches, unless it is in place: it would only
+/// evict other data.
+inline constexpr std::int64_t kStreamBytes = std::int64_t{1} << 24;
+
 struct Steps {
   // --- layout, while planning -------------------------------------------------------------------
   /// Returns the target of every row of the padded pack.
@@ -87,7 +91,7 @@ struct Steps {
                             ObjectiveTotals<const double>);
 
   // --- gradient of local rows -------------------------------------------------------------------
-  std::int64_t stream_bytes = kStreamBytes;  // LogitsRows::stream_bytes
+  std::int64_t stream_bytes = kStreamBytes;
   void (*gradient)(const LogitsRows&, const RowSoftmax&, const RowGradients&,
                    void* out) = rows_gradient;
 

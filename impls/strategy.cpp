@@ -172,8 +172,6 @@ std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::
 
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows, std::int64_t stream_bytes) {
-  // Parts are streamed with their whole, of which a cache keeps none.
-  const bool stream = problem.logits_bytes() >= stream_bytes;
   LogitsRows logits{.dtype = problem.dtype,
                     .data = inputs.logits,
                     .rows = rows.rows(),
@@ -181,7 +179,7 @@ LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                     .targets = rows.targets(),
                     .valid = rows.valid(),
                     .device = &rows.device(),
-                    .stream_bytes = stream ? 0 : stream_bytes,
+                    .past_caches = problem.logits_bytes() >= stream_bytes,
                     .vocab = problem.vocab,
                     .transforms = rows.transforms()};
   add_teacher(problem, inputs, rows, 0, logits);

@@ -69,8 +69,8 @@ class RowTable {
 /// case takes the path of a large one with stream_bytes=0. Throws bad_input.
 std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::string& strategy);
 
-/// Returns this rank's logits with their targets. The gradient of each part of them is written past
-/// the caches if that of all has `stream_bytes` or more.
+/// Returns this rank's logits with their targets. A gradient of `stream_bytes` or more is written
+/// past the caches, also by a strategy that writes it part by part: no cache keeps all of it.
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows,
                        std::int64_t stream_bytes = kStreamBytes);

@@ -22,10 +22,6 @@
 
 namespace lossgrid {
 
-/// Size from which a gradient is written past the caches, unless it is in place: it would only
-/// evict other data.
-inline constexpr std::int64_t kStreamBytes = std::int64_t{1} << 24;
-
 /// Rows of this rank's shard, row-major, `shard.width` elements from row to row, of which
 /// shard.valid() count.
 struct LogitsRows {
@@ -33,10 +29,11 @@ struct LogitsRows {
   const void* data;
   std::int64_t rows;
   VocabShard shard;
-  const std::int32_t* targets;               // [rows] global vocab id, -1: the row predicts nothing
-  const std::uint8_t* valid;                 // [rows]
-  Device* device = nullptr;                  // that holds them; null: the processor
-  std::int64_t stream_bytes = kStreamBytes;  // on the processor
+  const std::int32_t* targets;  // [rows] global vocab id, -1: the row predicts nothing
+  const std::uint8_t* valid;    // [rows]
+  Device* device = nullptr;     // that holds them; null: the processor
+  // On the processor: gradients that are not in place are written past the caches.
+  bool past_caches = false;
   // Set where a gradient has terms beside the log-probability: V, of all shards together.
   std::int64_t vocab = 0;
   // [rows] the map to the logits z that statistics and gradient are about; null: z = x.
@@ -51,6 +48,8 @@ struct LogitsRows {
 
   /// Returns the part [begin, begin + count).
   LogitsRows slice(std::int64_t begin, std::int64_t count) const;
+  /// True if a gradient is written past the caches into `out`.
+  bool streams(const void* out) const { return past_caches && out != data; }
 };
 
 /// Statistics of rows over the valid columns of one shard, of transformed logits z where there are

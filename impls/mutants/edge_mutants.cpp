@@ -159,17 +159,11 @@ ObjectiveResult ties_are_correct(const Objective& objective, const PackedBatch& 
   return result;
 }
 
-bool is_streamed(const LogitsRows& rows, const void* gradient) {
-  const std::int64_t bytes =
-      rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
-  return gradient != rows.data && bytes >= rows.stream_bytes;
-}
-
 /// Loses, where a gradient is written past the caches, the columns before the first whole line.
 void streamed_head_lost(const LogitsRows& rows, const RowSoftmax& softmax,
                         const RowGradients& gradients, void* out) {
   rows_gradient(rows, softmax, gradients, out);
-  if (!is_streamed(rows, out)) return;
+  if (!rows.streams(out)) return;
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t r = 0; r < rows.rows; ++r) {
@@ -186,7 +180,7 @@ std::int64_t streamed_tail_lost(const LogitsRows& rows, const float* grad, std::
                                 const RowStatistics& out, void* gradient) {
   const std::int64_t owned = rows_forward_backward(rows, grad, scratch, out, gradient);
   const std::int64_t bytes = rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
-  if (!is_streamed(rows, gradient) || bytes % 64 != 0) return owned;
+  if (!rows.streams(gradient) || bytes % 64 != 0) return owned;
   dispatch_floating(rows.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t whole = rows.shard.valid() / 64 * 64;

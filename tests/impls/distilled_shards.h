@@ -200,7 +200,7 @@ struct DistilledShards {
                                targets.data(),
                                valid.data(),
                                device,
-                               kStreamBytes,
+                               false,
                                vocab,
                                by_row(setting.transforms.student)};
       const LogitsRows teacher{DTypeOf<T>::value,
@@ -210,7 +210,7 @@ struct DistilledShards {
                                nullptr,
                                nullptr,
                                nullptr,
-                               kStreamBytes,
+                               false,
                                vocab,
                                by_row(setting.transforms.teacher)};
       shards.push_back({student, teacher, c.divergence});

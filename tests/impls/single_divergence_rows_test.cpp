@@ -26,7 +26,7 @@ class OneRow {
     const auto size = static_cast<std::int64_t>(student.size());
     rows_.student = {DType::f32,      student_.data(), 1,
                      {0, size, size}, targets_.data(), valid_.data(),
-                     device,          kStreamBytes,    size};
+                     device,          false,           size};
     rows_.teacher = rows_.student;
     rows_.teacher.data = teacher_.data();
     rows_.divergence = divergence;

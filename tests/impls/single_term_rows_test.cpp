@@ -27,8 +27,8 @@ TEST_P(SingleTermRows, LowestNumberIsNotMinusInfinity) {
   const std::vector<std::uint8_t> valid{1};
   const std::vector<RowTransform> hot{{2, 0}};
   const std::vector<float> weight{1};
-  LogitsRows rows{DType::f32, logits.data(), 1, {0, 4, 4}, targets.data(), valid.data(),
-                  device(),   kStreamBytes,  4, hot.data()};
+  LogitsRows rows{DType::f32,   logits.data(), 1,     {0, 4, 4}, targets.data(),
+                  valid.data(), device(),      false, 4,         hot.data()};
   float shift = 0;
   float sum = 0;
   float target = 0;
@@ -55,8 +55,8 @@ TEST_P(SingleTermRows, TargetOfMinusInfinityHasItsWeight) {
   const std::vector<std::int32_t> targets{1};
   const std::vector<std::uint8_t> valid{1};
   const std::vector<float> weight{-0.5f};
-  const LogitsRows rows{DType::f32, logits.data(), 1, {0, 4, 4}, targets.data(), valid.data(),
-                        device(),   kStreamBytes,  4};
+  const LogitsRows rows{DType::f32,   logits.data(), 1,     {0, 4, 4}, targets.data(),
+                        valid.data(), device(),      false, 4};
   TermStatistics statistics;
   run_statistics(rows, statistics.of(true, true));
   EXPECT_EQ(statistics.at(2)[0], -INFINITY);
@@ -78,7 +78,7 @@ TEST_P(SingleTermRows, NanStaysVisible) {
       const std::vector<std::uint8_t> valid{1};
       const LogitsRows rows{DType::f32,      logits.data(),  1,
                             {0, 2048, 2048}, targets.data(), valid.data(),
-                            device(),        kStreamBytes,   2048};
+                            device(),        false,          2048};
       TermStatistics statistics;
       run_statistics(rows, statistics.of(true, true));
       EXPECT_TRUE(std::isnan(statistics.at(1)[0])) << at;
@@ -105,7 +105,7 @@ TEST_P(SingleTermRows, CapIsAccurateAtEverySize) {
   const std::vector<RowTransform> caps(logits.size(), {1, 1});
   const LogitsRows rows{DType::f32, logits.data(),  static_cast<std::int64_t>(logits.size()),
                         {0, 1, 1},  targets.data(), valid.data(),
-                        device(),   kStreamBytes,   1,
+                        device(),   false,          1,
                         caps.data()};
   std::vector<float> shift(logits.size());
   std::vector<float> sum(logits.size());

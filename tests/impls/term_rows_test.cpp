@@ -350,7 +350,7 @@ void check_bits(bool masked, Device* device) {
       const RowSoftmax softmax{own.at(0), own.at(1), own.at(3), own.at(6)};
       gradients.push_back(run_gradient<T>(whole, softmax, weights.view(), false));
       LogitsRows streamed = whole;
-      streamed.stream_bytes = 0;
+      streamed.past_caches = true;
       gradients.push_back(run_gradient<T>(streamed, softmax, weights.view(), false));
       // Each row on its own, as in another pack.
       std::vector<T> alone;

@@ -97,8 +97,7 @@ struct ShardedRows {
         }
       }
       shards.push_back({DTypeOf<T>::value, part.data(), kRows, shard, targets.data(), valid.data(),
-                        device, kStreamBytes, vocab,
-                        transforms.empty() ? nullptr : transforms.data(),
+                        device, false, vocab, transforms.empty() ? nullptr : transforms.data(),
                         masked ? kept.emplace_back(bits_of(shard)).data() : nullptr});
     }
   }

@@ -66,8 +66,9 @@ class Prediction {
         rows_read / share_.compute *
         ((static_cast<double>(cost.exponentials) - kept) / machine.exponential_rate(dtype) +
          kept / machine.kept_exponential_rate(dtype));
-    time.cached = elements * cached_share(cost);
-    time.exponentials = elements - time.cached;
+    const double again = elements * cached_share(cost);
+    time.exponentials = elements - again;
+    time.cached = again + cached_read_seconds(cost) * rows_read;
     time.hidden = machine.overlap * std::min(time.memory, time.exponentials);
     const int tp = problem_.grid.tp;
     add_collectives(phase_name, "tp", tp, 1, cost.tp, collectives, time);
@@ -85,6 +86,14 @@ class Prediction {
   static double cached_share(const PhaseCost& cost) {
     const auto all = static_cast<double>(cost.read_bytes + cost.cached_read_bytes);
     return all > 0 ? static_cast<double>(cost.cached_read_bytes) / all : 0;
+  }
+
+  /// Returns the time of reading what the last cache still holds; 0 where the machine states none.
+  double cached_read_seconds(const PhaseCost& cost) const {
+    const std::optional<MemoryRates>& cache = model_.machine.cache;
+    if (!cache) return 0;
+    return static_cast<double>(cost.cached_read_bytes) /
+           (cache->read_bytes_per_second * share_.memory);
   }
 
   /// Logits that a product has made are float32 in memory: every exponential reads one, and the

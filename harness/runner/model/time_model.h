@@ -12,8 +12,8 @@
 //                 are written to other arrays, with as many read / rate of update or copy
 //   exponentials  elements of rows of the vocabulary that kernels go through / their rate
 //   hidden        the part of the shorter one of these two that passes while the other does
-//   cached        exponentials of passes over what a cache still holds (cached_read_bytes): they
-//                 come after the pass from memory
+//   cached        passes over what the last cache still holds (cached_read_bytes): their
+//                 exponentials, and their bytes / its rate of reading, after the pass from memory
 //   collectives   collective_time.h; they wait for the slowest rank and overlap with nothing
 //
 // Memory and arithmetic of a row kernel overlap, by prefetch, as far as the machine does it

@@ -382,7 +382,7 @@ void cpu_forward_backward(const LogitsRows& rows, const float* grad, std::span<f
   const std::int64_t of_thread = scratch_of_thread(rows.dtype, rows.shard.valid(), in_place);
   // Whole lines only: rows have to start at one.
   const std::int64_t bytes = rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
-  const bool stream = !in_place && rows.rows * bytes >= rows.stream_bytes && bytes % 64 == 0 &&
+  const bool stream = rows.streams(gradient) && bytes % 64 == 0 &&
                       reinterpret_cast<std::uintptr_t>(gradient) % 64 == 0;
   for_each_part(rows.rows, [&](const RowPart& part) {
     float* own = scratch.data() + part.part * of_thread;

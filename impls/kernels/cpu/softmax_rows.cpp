@@ -289,7 +289,7 @@ void cpu_gradient(const LogitsRows& rows, const RowSoftmax& softmax, const RowGr
   const float* sum = softmax.sum;
   const float* grad = gradients.logprob;
   if (rows.dtype == DType::f64) return plain_gradient(rows, shift, sum, grad, out);
-  const bool stream = is_streamed(rows, out);
+  const bool stream = rows.streams(out);
   for_each_part(rows.rows, [&](const RowPart& part) {
     if (rows.dtype == DType::bf16) {
       HWY_DYNAMIC_DISPATCH(gradient_bf16)(rows, shift, sum, grad, out, stream, part);

@@ -9,13 +9,6 @@
 
 namespace lossgrid {
 
-/// True if the gradient of `rows` is written past the caches into `out`.
-inline bool is_streamed(const LogitsRows& rows, const void* out) {
-  const std::int64_t bytes =
-      rows.rows * rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
-  return out != rows.data && bytes >= rows.stream_bytes;
-}
-
 /// Returns the number of elements before the first one of `out` that starts a cache line.
 template <typename T>
 std::int64_t before_line(const T* out, std::int64_t count) {

@@ -297,7 +297,7 @@ void cpu_term_statistics(const LogitsRows& rows, const RowStatistics& out) {
 void cpu_term_gradient(const LogitsRows& rows, const RowSoftmax& softmax,
                        const RowGradients& gradients, void* out) {
   if (rows.dtype == DType::f64) return plain_term_gradient(rows, softmax, gradients, out);
-  const bool stream = is_streamed(rows, out);
+  const bool stream = rows.streams(out);
   for_each_part(rows.rows, [&](const RowPart& part) {
     if (rows.dtype == DType::bf16) {
       HWY_DYNAMIC_DISPATCH(term_gradient_bf16)(rows, softmax, gradients, out, stream, part);

@@ -97,6 +97,16 @@ TEST(TimeModel, ASecondPassOverACacheComesAfterTheFirst) {
   EXPECT_GT(time.memory, time.exponentials);
 }
 
+TEST(TimeModel, ASecondPassReadsTheCache) {
+  Machine machine = simple_machine();
+  machine.cache = MemoryRates{100, 2048, 4096, 4096};
+  const PhaseTime time =
+      predicted("lens=9 vocab=64 mask=all statistics=false", "one_sweep", {.tp = 2}, machine)
+          .forward;
+  // Of [9, 32] logits 8 rows are read again, 1024 bytes and a quarter of a second of exponentials.
+  EXPECT_DOUBLE_EQ(time.cached, 0.25 + 0.5);
+}
+
 TEST(TimeModel, CollectivesOfBothAxes) {
   // Eight ranks: TP inside of a node, CP from node to node.
   const TimePrediction time =
