@@ -103,7 +103,7 @@ TEST(TimeModel, ASecondPassReadsTheCache) {
   const PhaseTime time =
       predicted("lens=9 vocab=64 mask=all statistics=false", "one_sweep", {.tp = 2}, machine)
           .forward;
-  // Of [9, 32] logits 8 rows are read again, 1024 bytes and a quarter of a second of exponentials.
+  // 8 rows of [9, 32] logits are read again: 1,024 bytes, a quarter of a second of exponentials.
   EXPECT_DOUBLE_EQ(time.cached, 0.25 + 0.5);
 }
 
