@@ -32,8 +32,13 @@ foreach(library IN LISTS libraries)
   copy_content(${library} ${folder}/lib/${name})
   file(REAL_PATH ${library} content)
   get_filename_component(file ${content} NAME)
+  cmake_path(GET content PARENT_PATH of_machine)
+  get_filename_component(of_machine ${of_machine} NAME)
   if(dpkg_query)
-    execute_process(COMMAND ${dpkg_query} -S */${file} OUTPUT_VARIABLE owner ERROR_QUIET)
+    # With the folder of the processor, as cross compilers have libraries of the same name; without
+    # the path before it, which packages know as /lib or /usr/lib.
+    execute_process(COMMAND ${dpkg_query} -S */${of_machine}/${file}
+                    OUTPUT_VARIABLE owner ERROR_QUIET)
     string(REGEX REPLACE ":.*" "" owner "${owner}")
     list(APPEND packages ${owner})
   endif()
