@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Benchmarks of exp alone: the polynomial of the row kernels, compiled for every instruction set,
 // against std::exp in a loop.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // as the row kernels
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/gbench/exp_benchmarks.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rest of a row behind the last whole vector goes through the same code with vectors of one
 // element.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/verify/row_sums.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set

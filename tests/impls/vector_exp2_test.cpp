@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 2^t and exp of the row kernels in units of the last place, over numbers of all sizes, on every
 // instruction set that this processor has.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "vector_exp2_test.cpp"
 #include <hwy/foreach_target.h>

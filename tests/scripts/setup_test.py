@@ -87,7 +87,8 @@ chmod +x "$3"/bin/python""")
         self.assertEqual(self.missing("tidy"), {"clang-tidy-19", "libomp-19-dev"})
         self.assertEqual(self.missing("mutate"), {"python3", "python3-venv", "pypi:universalmutator"})
         self.assertEqual(self.missing("wheel"), self.missing("run") | {"python3", "python3-venv"})
-        self.assertEqual(self.missing(), self.missing("test", "format", "tidy", "fuzz"))
+        self.assertEqual(self.missing("arm"), self.missing("run") | {"g++-aarch64-linux-gnu", "qemu-user"})
+        self.assertEqual(self.missing(), self.missing("test", "format", "tidy", "fuzz", "arm"))
 
     def test_nothing_is_done_where_all_is_there(self):
         self.debian()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain loops, which the compiler vectorises for every instruction set (Google Highway chooses at
 // run time).
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/problem/values/exact_dots.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set

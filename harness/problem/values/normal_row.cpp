@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain loops, which the compiler vectorises for every instruction set (Google Highway chooses at
 // run time). No product and sum may be fused (-ffp-contract=off): bits are the same on all of them.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/problem/values/normal_row.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set

@@ -27,7 +27,7 @@ class FlushDenormals {
   static constexpr unsigned kDenormalsAreZero = 0x0040;
   unsigned before_;
 #else
-  FlushDenormals() = default;
+  FlushDenormals() {}  // not defaulted: else compilers take the scope for an unused variable
 #endif
 };
 

@@ -3,7 +3,6 @@
 // same time: the previous row and the scratch row are in the second cache then, and one scratch row
 // is enough for both. A block whose exponentials are relative to another shift than the final one
 // has its own factor.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "impls/kernels/cpu/forward_backward_rows.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set

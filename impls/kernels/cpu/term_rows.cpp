@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // no server is without AVX2
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "impls/kernels/cpu/term_rows.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set
