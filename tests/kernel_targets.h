@@ -25,9 +25,8 @@ class OnEveryTarget : public testing::TestWithParam<std::int64_t> {
 };
 
 inline std::vector<std::int64_t> targets_here() {
-  const std::int64_t compiled = HWY_SCALAR | HWY_AVX2 | HWY_AVX3;
   std::vector<std::int64_t> targets;
-  for (std::int64_t left = hwy::SupportedTargets() & compiled; left != 0; left &= left - 1) {
+  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
     targets.push_back(left & -left);
   }
   return targets;

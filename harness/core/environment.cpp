@@ -31,6 +31,16 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
+/// Returns the name of the processor; on Arm, where Linux has none, its numbers.
+std::string cpu_model() {
+  const char* path = "/proc/cpuinfo";
+  std::string name = proc_value(path, "model name");
+  if (!name.empty()) return name;
+  const std::string implementer = proc_value(path, "CPU implementer");
+  if (implementer.empty()) return "";
+  return fmt::format("implementer {}, part {}", implementer, proc_value(path, "CPU part"));
+}
+
 std::int64_t memory_total_bytes() {
   const std::string kib = proc_value("/proc/meminfo", "MemTotal");
   return kib.empty() ? 0 : std::strtoll(kib.c_str(), nullptr, 10) * 1024;
@@ -64,7 +74,7 @@ nlohmann::ordered_json capture_environment() {
   }
   utsname system{};
   uname(&system);
-  environment["host"] = {{"cpu_model", proc_value("/proc/cpuinfo", "model name")},
+  environment["host"] = {{"cpu_model", cpu_model()},
                          {"cpus", std::thread::hardware_concurrency()},
                          {"memory_total_bytes", memory_total_bytes()},
                          {"kernel", system.release},

@@ -254,14 +254,14 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   return tree_sum(sums);
 }
 
-/// Returns the larger of `low` and x, NaN where x is. Instructions of x86 and Arm do so; that of
-/// one lane would drop it.
-HWY_INLINE FloatVector at_least(float low, FloatVector x) {
-  const FloatVector bound = hn::Set(Floats(), low);
+/// Returns the larger of `least` and x, NaN where x is.
+HWY_INLINE FloatVector at_least(FloatVector least, FloatVector x) {
 #if HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+  return hn::IfThenElse(hn::Lt(x, least), least, x);  // Highway's maximum would drop a NaN
+#elif HWY_TARGET == HWY_NEON
+  return FloatVector{vmaxq_f32(least.raw, x.raw)};  // likewise
 #else
-  return hn::Max(bound, x);
+  return hn::Max(least, x);  // the second operand if one is NaN
 #endif
 }
 
@@ -300,7 +300,7 @@ HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std
       } else {
         min = hn::Min(min, hn::IfThenElse(hn::Eq(values[k], nothing), infinity, values[k]));
         // 2^t is 0 below -126; 0 times infinity would not be.
-        t = at_least(-200.0f, t);
+        t = at_least(hn::Set(d, -200.0f), t);
       }
       const FloatVector power = add_exp2(t, sums[k]);
       weighted[k] = hn::MulAdd(power, t, weighted[k]);

@@ -33,15 +33,6 @@ HWY_INLINE FloatVector minus_infinity() {
   return hn::Set(Floats(), -std::numeric_limits<float>::infinity());
 }
 
-/// Returns the larger one of two; a NaN of x stays.
-HWY_INLINE FloatVector at_least(FloatVector least, FloatVector x) {
-#if HWY_TARGET == HWY_SCALAR  // whose maximum is the first operand then
-  return hn::IfThenElse(hn::Lt(x, least), least, x);
-#else
-  return hn::Max(least, x);
-#endif
-}
-
 /// z = x.
 struct SameLanes {
   HWY_INLINE void operator()(FloatVector x, float* z, float* /*slope*/) const {
