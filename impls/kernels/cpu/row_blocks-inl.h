@@ -254,17 +254,6 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   return tree_sum(sums);
 }
 
-/// Returns the larger of `least` and x, NaN where x is.
-HWY_INLINE FloatVector at_least(FloatVector least, FloatVector x) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Lt(x, least), least, x);  // Highway's maximum would drop a NaN
-#elif HWY_TARGET == HWY_NEON
-  return FloatVector{vmaxq_f32(least.raw, x.raw)};  // likewise
-#else
-  return hn::Max(least, x);  // the second operand if one is NaN
-#endif
-}
-
 /// Sums of 2^t and of 2^t t, the smallest element that is not -inf and the largest one.
 struct AllOfBlock {
   float sum;

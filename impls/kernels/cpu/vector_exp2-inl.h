@@ -24,6 +24,31 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<Floats>;
 
+// Minimum and maximum of x86 are the second operand if one is a NaN. Highway's of one lane and of
+// NEON are the other one.
+
+/// Returns the smaller of `most` and x, NaN where x is.
+HWY_INLINE FloatVector at_most(FloatVector most, FloatVector x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Gt(x, most), most, x);
+#elif HWY_TARGET == HWY_NEON
+  return FloatVector{vminq_f32(most.raw, x.raw)};
+#else
+  return hn::Min(most, x);
+#endif
+}
+
+/// Returns the larger of `least` and x, NaN where x is.
+HWY_INLINE FloatVector at_least(FloatVector least, FloatVector x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#elif HWY_TARGET == HWY_NEON
+  return FloatVector{vmaxq_f32(least.raw, x.raw)};
+#else
+  return hn::Max(least, x);
+#endif
+}
+
 #if HWY_TARGET <= HWY_AVX3
 // 2^(k/32), times the constant coefficient of the polynomial.
 alignas(64) inline constexpr float kPowers[32] = {
@@ -94,8 +119,7 @@ HWY_INLINE FloatVector exp2_of(FloatVector t) {
   const hn::RebindToSigned<Floats> di;
   // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
   const FloatVector magic = hn::Set(d, 12582912.0f);
-  // NaN passes: the comparison is false.
-  t = hn::IfThenElse(hn::Gt(t, hn::Set(d, 127.0f)), hn::Set(d, 127.0f), t);
+  t = at_most(hn::Set(d, 127.0f), t);
   const FloatVector rounded = hn::Add(t, magic);
   const FloatVector x = hn::Sub(t, hn::Sub(rounded, magic));  // in [-0.5, 0.5]
   FloatVector power = hn::MulAdd(hn::Set(d, 0x1.5c08f6p-10f), x, hn::Set(d, 0x1.3d0c56p-7f));
