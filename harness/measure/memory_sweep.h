@@ -17,8 +17,8 @@ namespace lossgrid {
 std::uint32_t sweep_memory(MemoryKernel kernel, MemoryVariant variant, const std::byte* from,
                            std::byte* to, std::size_t begin, std::size_t end);
 
-/// Returns the instruction set in use: "AVX2", "AVX3" for AVX-512, "EMU128" for none. Lets tests
-/// verify that they run on every set.
+/// Returns the instruction set in use: "AVX2", "AVX3" for AVX-512, "NEON", "SCALAR" for none. Lets
+/// tests verify that they run on every set.
 std::string_view memory_sweep_target();
 
 }  // namespace lossgrid
