@@ -91,7 +91,7 @@ class GatherLogitsPlan final : public LossPlan {
                      order_.data() + first, 0, local_grad_.all());
     LogitsRows own = logits_rows(problem_, shard_, inputs, received_);
     own.rows = problem_.local_rows();
-    own.targets += first;
+    own.targets = own.targets.from(first);
     own.valid += first;
     own.transforms = received_.transforms(first);
     own.teacher_transforms = received_.teacher_transforms(first);

@@ -294,7 +294,7 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
                   .data = logits_.data(),
                   .rows = chunk.count,
                   .shard = shard_,
-                  .targets = rows_.targets() + chunk.begin,
+                  .targets = rows_.targets().from(chunk.begin),
                   .valid = rows_.valid() + chunk.begin,
                   .device = &context_.device,
                   .vocab = problem_.vocab,

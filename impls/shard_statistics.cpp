@@ -102,7 +102,7 @@ std::int64_t ShardStatistics::add(const Steps& steps, const LogitsRows& logits,
   return steps.statistics(logits, own(begin));
 }
 
-void ShardStatistics::merge(const Steps& steps, Communicator& tp, const std::int32_t* targets) {
+void ShardStatistics::merge(const Steps& steps, Communicator& tp, const RowTargets& targets) {
   if (!merges(vocab_, static_cast<std::int64_t>(shards_.size()), exchange_)) return;
   if (kinds_.all) for_each_item(device_, rows_, NegateMin{selected()});
   if (exchange_ == Exchange::one) {
@@ -113,22 +113,23 @@ void ShardStatistics::merge(const Steps& steps, Communicator& tp, const std::int
 }
 
 void ShardStatistics::merge_gathered(const Steps& steps, Communicator& tp,
-                                     const std::int32_t* targets) {
+                                     const RowTargets& targets) {
   const auto ranks = static_cast<std::int64_t>(shards_.size());
   const std::span<float> received = gathered_.span(0, ranks * width_ * rows_);
   steps.gather_statistics(tp, rows_, all_columns(), received);
   for_each_item(
       device_, rows_,
-      MergeRow{{received.data(), rows_, kinds_}, shards_.data(), ranks, targets, selected()});
+      MergeRow{
+          {received.data(), rows_, kinds_}, shards_.data(), ranks, targets.kernel, selected()});
 }
 
 void ShardStatistics::reduce_one_by_one(const Steps& steps, Communicator& tp,
-                                        const std::int32_t* targets) {
+                                        const RowTargets& targets) {
   float* own_shift = own_shift_.data() + at_;
   for_each_item(device_, rows_, ScaleRow{1.0f, selected().column(Column::kShift), own_shift});
   steps.reduce_max(tp, columns(kinds_.all ? Column::kMin : Column::kShift, Column::kShift));
   const VocabShard shard = shards_[static_cast<std::size_t>(tp.rank())];
-  for_each_item(device_, rows_, MoveShift{selected(), own_shift, shard, targets});
+  for_each_item(device_, rows_, MoveShift{selected(), own_shift, shard, targets.kernel});
   steps.reduce_sum(tp, columns(kinds_.mean ? Column::kTotal : Column::kSum, last_sum()));
   steps.reduce_target(tp, columns(Column::kTarget, Column::kTarget));
 }

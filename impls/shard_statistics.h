@@ -40,7 +40,7 @@ class ShardStatistics {
   std::int64_t add(const Steps& steps, const LogitsRows& logits, std::int64_t begin);
 
   /// Merges the selected rows over TP. `targets` [rows]. Collective.
-  void merge(const Steps& steps, Communicator& tp, const std::int32_t* targets);
+  void merge(const Steps& steps, Communicator& tp, const RowTargets& targets);
 
   /// Writes the outputs by token, after merge() or if the shard is the vocabulary:
   ///   lp = z_y - m - ln s,  H = - sum p ln p = ln s - w / s,  L = m + ln s,
@@ -80,8 +80,8 @@ class ShardStatistics {
   }
   std::span<float> all_columns() { return columns_.span(width_ * at_, width_ * rows_); }
 
-  void merge_gathered(const Steps& steps, Communicator& tp, const std::int32_t* targets);
-  void reduce_one_by_one(const Steps& steps, Communicator& tp, const std::int32_t* targets);
+  void merge_gathered(const Steps& steps, Communicator& tp, const RowTargets& targets);
+  void reduce_one_by_one(const Steps& steps, Communicator& tp, const RowTargets& targets);
 
   Device& device_;
   const StatisticsKinds kinds_;

@@ -38,9 +38,10 @@ void fill_transforms(const LogitTransform& transform, const PackedBatch& batch,
   }
 }
 
-/// Returns the number of token ranges; loops of the host go through all rows and need none.
-std::int64_t ranges_of(Backend backend, std::int64_t sequences) {
-  return traits_of(backend).launches_kernels ? sequences : 0;
+/// Returns `count` where kernels are launched, else 0: loops of the host go through all rows and
+/// need no ranges of tokens, and no copies.
+std::int64_t for_kernels(Backend backend, std::int64_t count) {
+  return traits_of(backend).launches_kernels ? count : 0;
 }
 
 }  // namespace
@@ -67,6 +68,10 @@ std::unique_ptr<LossImplementation> make_strategy(const std::string& name, const
 RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& problem)
     : device_(device),
       targets_(device, rows.rows(), "row_table"),
+      for_kernels_(device,
+                   static_cast<std::size_t>(
+                       for_kernels(device.backend(), static_cast<std::int64_t>(rows.rows()))),
+                   "row_table", MemorySpace::device),
       valid_(device, rows.rows(), "row_table"),
       real_(device, rows.rows(), "row_table"),
       sequence_(device, rows.rows(), "row_table"),
@@ -74,9 +79,12 @@ RowTable::RowTable(Device& device, const ShiftedBatch& rows, const LossProblem& 
       transforms_(device, transforms_rows(problem) ? rows.rows() : 0, "row_table"),
       teacher_transforms_(device, transforms_teacher(problem) ? rows.rows() : 0, "row_table"),
       ranges_(device,
-              static_cast<std::size_t>(ranges_of(device.backend(), problem.batch.sequences())),
+              static_cast<std::size_t>(for_kernels(device.backend(), problem.batch.sequences())),
               "row_table") {
   std::copy(rows.targets.begin(), rows.targets.end(), targets_.begin());
+  if (for_kernels_.size() > 0) {
+    device.copy(for_kernels_.data(), targets_.data(), targets_.buffer().bytes());
+  }
   std::copy(rows.valid.begin(), rows.valid.end(), valid_.begin());
   std::copy(rows.real.begin(), rows.real.end(), real_.begin());
   std::copy(rows.sequence.begin(), rows.sequence.end(), sequence_.begin());
@@ -105,7 +113,8 @@ std::int64_t RowTable::bytes(const LossProblem& problem, std::int64_t rows) {
   if (problem.objective.needs().selects) row += 4;
   if (transforms_rows(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
   if (transforms_teacher(problem)) row += static_cast<std::int64_t>(sizeof(RowTransform));
-  return rows * row + ranges_of(problem.backend, problem.batch.sequences()) *
+  row += for_kernels(problem.backend, 4);
+  return rows * row + for_kernels(problem.backend, problem.batch.sequences()) *
                           static_cast<std::int64_t>(sizeof(TokenRange));
 }
 

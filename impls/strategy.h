@@ -38,7 +38,9 @@ class RowTable {
 
   std::int64_t rows() const { return static_cast<std::int64_t>(targets_.size()); }
   Device& device() const { return device_; }
-  const std::int32_t* targets() const { return targets_.data(); }
+  RowTargets targets() const {
+    return {targets_.data(), for_kernels_.size() > 0 ? for_kernels_.data() : targets_.data()};
+  }
   const std::uint8_t* valid() const { return valid_.data(); }
   /// Returns the transforms of rows from `begin` on; null where logits are not transformed.
   const RowTransform* transforms(std::int64_t begin = 0) const {
@@ -54,6 +56,7 @@ class RowTable {
  private:
   Device& device_;
   DeviceArray<std::int32_t> targets_;
+  DeviceArray<std::int32_t> for_kernels_;  // the same, where kernels are launched
   DeviceArray<std::uint8_t> valid_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;

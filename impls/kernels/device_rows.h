@@ -20,7 +20,7 @@ inline CudaRows device_view(const LogitsRows& rows) {
           .width = rows.shard.width,
           .columns = rows.shard.valid(),
           .first_id = rows.shard.begin,
-          .targets = rows.targets,
+          .targets = rows.targets.kernel,
           .kept = rows.kept};
 }
 

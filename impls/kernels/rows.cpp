@@ -35,7 +35,7 @@ LogitsRows LogitsRows::slice(std::int64_t begin, std::int64_t count) const {
   const auto offset = static_cast<std::size_t>(begin * shard.width) * size_of(dtype);
   part.data = static_cast<const std::byte*>(data) + offset;
   part.rows = count;
-  part.targets += begin;
+  part.targets = targets.from(begin);
   part.valid += begin;
   if (transforms != nullptr) part.transforms += begin;
   if (kept != nullptr) part.kept = KeptColumns::of_row(kept, shard.width, begin).words;

@@ -22,6 +22,21 @@
 
 namespace lossgrid {
 
+/// Targets of rows, global vocab ids, -1: the row predicts nothing. Kernels of a GPU have a copy in
+/// its memory, since each row begins with its target.
+struct RowTargets {
+  const std::int32_t* host = nullptr;
+  const std::int32_t* kernel = nullptr;
+
+  RowTargets() = default;
+  // Conversions, so that the targets of rows are made of one array and read as one.
+  RowTargets(const std::int32_t* both) : host(both), kernel(both) {}
+  RowTargets(const std::int32_t* host, const std::int32_t* kernel) : host(host), kernel(kernel) {}
+  operator const std::int32_t*() const { return host; }
+  /// Returns the targets of rows from `begin` on.
+  RowTargets from(std::int64_t begin) const { return {host + begin, kernel + begin}; }
+};
+
 /// Rows of this rank's shard, row-major, `shard.width` elements from row to row, of which
 /// shard.valid() count.
 struct LogitsRows {
@@ -29,9 +44,9 @@ struct LogitsRows {
   const void* data;
   std::int64_t rows;
   VocabShard shard;
-  const std::int32_t* targets;  // [rows] global vocab id, -1: the row predicts nothing
-  const std::uint8_t* valid;    // [rows]
-  Device* device = nullptr;     // that holds them; null: the processor
+  RowTargets targets;         // [rows]
+  const std::uint8_t* valid;  // [rows]
+  Device* device = nullptr;   // that holds them; null: the processor
   // On the processor: gradients that are not in place are written past the caches.
   bool past_caches = false;
   // Set where a gradient has terms beside the log-probability: V, of all shards together.

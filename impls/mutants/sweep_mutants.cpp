@@ -42,7 +42,7 @@ std::int64_t scratch_of_second_row(const LogitsRows& rows, const float* grad,
   for (std::int64_t r = 0; r + 1 < rows.rows; r += 2) {
     if (rows.targets[r + 1] < 0) continue;
     LogitsRows second = rows.slice(r + 1, 1);
-    second.targets = rows.targets + r;
+    second.targets = rows.targets.from(r);
     rows_gradient(second, {out.shift + r + 1, out.sum + r}, {grad + r},
                   static_cast<std::byte*>(gradient) + static_cast<std::size_t>(r) * row_bytes);
   }

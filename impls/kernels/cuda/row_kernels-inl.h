@@ -182,11 +182,12 @@ struct GradientKernel {
     const std::int64_t r = block.index();
     const T* row = access.row(r);
     T* to = static_cast<T*>(out) + r * access.rows.width;
-    if (grad[r] == 0) {
+    // All numbers of the row are asked for at once: they are in memory of the host.
+    const GradientOfRow<T> gradient(shift[r], sum[r], grad[r]);
+    if (gradient.grad == 0) {
       write_zeros(block, to, 0, access.rows.width);
       return;
     }
-    const GradientOfRow<T> gradient(shift[r], sum[r], grad[r]);
     with_alignment<T>(row, to, [&](auto aligned) {
       write_gradient(block, access, r, gradient, to, RowVectors(row, aligned), aligned);
     });
@@ -212,6 +213,7 @@ struct ForwardBackwardKernel {
   template <typename Block, typename Aligned>
   LOSSGRID_KERNEL void run(Block& block, std::int64_t r, T* to, Aligned aligned) const {
     const T* row = access.row(r);
+    const float weight = grad[r];  // asked for before the row
     const RowVectors from_memory(row, aligned);
     auto* on_chip = reinterpret_cast<Vector<T>*>(block.shared());
     Moments<false> whole = Moments<false>::none();
@@ -226,13 +228,13 @@ struct ForwardBackwardKernel {
       });
       block.one([&] { write_statistics(access, r, whole, out); });
     }
-    if (grad[r] == 0) {
+    if (weight == 0) {
       block.sync();  // the target is read
       write_zeros(block, to, 0, access.rows.width);
       return;
     }
     write_gradient(
-        block, access, r, GradientOfRow<T>(whole.max, whole.sum, grad[r]), to,
+        block, access, r, GradientOfRow<T>(whole.max, whole.sum, weight), to,
         [&](std::int64_t v) { return v < kept ? on_chip[block.place_on_chip(v)] : from_memory(v); },
         aligned);
   }
