@@ -25,6 +25,43 @@ LOSSGRID_KERNEL bool is_aligned(const T* row) {
   return reinterpret_cast<std::uintptr_t>(row) % kVectorBytes == 0;
 }
 
+/// Returns the number of elements in front of the first one on a multiple of 16 bytes.
+template <typename T>
+LOSSGRID_KERNEL int elements_to_alignment(const T* row) {
+  const auto over = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % kVectorBytes);
+  return over == 0 ? 0 : (kVectorBytes - over) / static_cast<int>(sizeof(T));
+}
+
+/// Four words of 32 bits, as one aligned vector in memory.
+struct alignas(kVectorBytes) VectorWords {
+  std::uint32_t words[4];
+};
+
+#ifndef __CUDACC__
+// Reads bytes in front of a row and behind it, of the same 16: mapped memory in any case. Another
+// thread may write these, and nothing comes of them.
+__attribute__((no_sanitize("address", "thread")))
+#endif
+LOSSGRID_KERNEL VectorWords
+words_at(std::uintptr_t aligned_address) {
+#ifdef __CUDACC__
+  return *reinterpret_cast<const VectorWords*>(aligned_address);
+#else
+  using Word [[gnu::may_alias]] = const volatile std::uint32_t;
+  const auto* from = reinterpret_cast<Word*>(aligned_address);
+  return {{from[0], from[1], from[2], from[3]}};
+#endif
+}
+
+/// Returns the lower 32 bits of high:low, shifted right by 0 to 31 bits.
+LOSSGRID_KERNEL std::uint32_t shifted_words(std::uint32_t low, std::uint32_t high, unsigned bits) {
+#ifdef __CUDACC__
+  return __funnelshift_r(low, high, bits);
+#else
+  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> bits);
+#endif
+}
+
 /// Returns vector v of a row; `aligned`: as is_aligned, else element by element.
 template <typename T>
 LOSSGRID_KERNEL Vector<T> vector_of(const T* row, bool aligned, std::int64_t v) {
@@ -38,6 +75,29 @@ LOSSGRID_KERNEL Vector<T> vector_of(const T* row, bool aligned, std::int64_t v) 
     return x;
   }
   for (int k = 0; k < kVectorSize<T>; ++k) x.items[k] = row[v * kVectorSize<T> + k];
+  return x;
+}
+
+/// Returns vector v of a row that is not aligned. One of eight elements comes by two loads of the
+/// aligned vectors that it lies in: loads of two bytes each would take four times as long as
+/// memory. Larger elements come one by one, which takes fewer registers.
+template <typename T>
+LOSSGRID_KERNEL Vector<T> unaligned_vector(const T* row, std::int64_t v) {
+  if constexpr (sizeof(T) > 2) return vector_of(row, false, v);
+  const auto address = reinterpret_cast<std::uintptr_t>(row + v * kVectorSize<T>);
+  const auto over = static_cast<unsigned>(address % kVectorBytes);
+  const VectorWords low = words_at(address - over);
+  const VectorWords high = words_at(address - over + kVectorBytes);
+  std::uint32_t all[9] = {low.words[0],  low.words[1],  low.words[2],
+                          low.words[3],  high.words[0], high.words[1],
+                          high.words[2], high.words[3], 0};
+  // Constant indices keep the words in registers.
+  for (int k = 0; k < 6; ++k) all[k] = (over & 8U) != 0 ? all[k + 2] : all[k];
+  for (int k = 0; k < 5; ++k) all[k] = (over & 4U) != 0 ? all[k + 1] : all[k];
+  VectorWords words;
+  for (int k = 0; k < 4; ++k) words.words[k] = shifted_words(all[k], all[k + 1], over % 4 * 8);
+  Vector<T> x;
+  memcpy(static_cast<void*>(&x), &words, sizeof x);
   return x;
 }
 

@@ -68,17 +68,16 @@ template <typename T, typename Block>
 LOSSGRID_KERNEL void write_zeros(Block& block, T* to, std::int64_t begin, std::int64_t end) {
   Vector<T> zeros;
   for (T& zero : zeros.items) store(0.0f, zero);
-  const bool aligned = is_aligned(to) && begin % kVectorSize<T> == 0;
-  const std::int64_t first = begin / kVectorSize<T>;
-  const std::int64_t last = aligned ? whole_vectors<T>(end) : first;
-  const std::int64_t rest = aligned ? last * kVectorSize<T> : begin;
+  const std::int64_t aligned = begin + elements_to_alignment(to + begin);
+  const std::int64_t head = aligned < end ? aligned : end;
+  const std::int64_t vectors = whole_vectors<T>(end - head);
+  const std::int64_t rest = head + vectors * kVectorSize<T>;
   block.run([&](int thread) {
-    for (std::int64_t v = first + thread; v < last; v += block.threads()) {
-      store_vector(to, true, v, zeros);
+    if (begin + thread < head) store_element(to, begin + thread, zeros.items[0]);
+    for (std::int64_t v = thread; v < vectors; v += block.threads()) {
+      store_vector(to + head, true, v, zeros);
     }
-    for (std::int64_t k = rest + thread; k < end; k += block.threads()) {
-      store_element(to, k, zeros.items[0]);
-    }
+    if (rest + thread < end) store_element(to, rest + thread, zeros.items[0]);
   });
 }
 
@@ -102,11 +101,13 @@ struct GradientOfRow {
 };
 
 /// Writes the gradient of row `r` to `to`, perhaps over its logits. `load`: as for
-/// moments_of_thread. `gradient`: as GradientOfRow. `aligned`: true if vectors of `to` can be
-/// written at once.
-template <typename T, typename Block, typename Gradient, typename Load, typename Aligned>
+/// moments_of_thread. `gradient`: as GradientOfRow. `head`: elements in front of the first vector,
+/// of `load` too. `aligned`: true if vectors of `to` can be written at once from there on.
+template <typename T, typename Block, typename Gradient, typename Load, typename Aligned,
+          typename Head = std::integral_constant<int, 0>>
 LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, std::int64_t r,
-                                    const Gradient& gradient, T* to, Load&& load, Aligned aligned) {
+                                    const Gradient& gradient, T* to, Load&& load, Aligned aligned,
+                                    Head head = {}) {
   const T* row = access.row(r);
   const std::int64_t columns = access.rows.columns;
   const std::int64_t target = access.target_column(r);
@@ -118,13 +119,21 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
   block.sync();
   block.run([&](int thread) {
     const int threads = block.threads();
-    const std::int64_t count = whole_vectors<T>(columns);
+    // A row that ends before its first vector has its elements in the loop of the rest alone.
+    const std::int64_t first = head <= columns ? static_cast<std::int64_t>(head) : 0;
+    const std::int64_t count = first == head ? whole_vectors<T>(columns - first) : 0;
     const auto write = [&](std::int64_t v, const Vector<T>& x) {
       Vector<T> result;
       for (int k = 0; k < kVectorSize<T>; ++k)
         store(gradient.of_other(x.items[k]), result.items[k]);
-      store_vector(to, aligned, v, result);
+      store_vector(to + first, aligned, v, result);
     };
+    const auto write_one = [&](std::int64_t k) {
+      T result;
+      store(gradient.of_other(as_loaded(load, load_element(row, k), k)), result);
+      store_element(to, k, result);
+    };
+    if (thread < first) write_one(thread);
     std::int64_t v = thread;
     for (; v + (kVectorsATurn - 1) * threads < count; v += kVectorsATurn * threads) {
       Vector<T> x[kVectorsATurn];
@@ -134,10 +143,8 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
     LOSSGRID_FEW_TURNS
     for (; v < count; v += threads) write(v, load(v));
     LOSSGRID_FEW_TURNS
-    for (std::int64_t k = count * kVectorSize<T> + thread; k < columns; k += threads) {
-      T result;
-      store(gradient.of_other(as_loaded(load, load_element(row, k), k)), result);
-      store_element(to, k, result);
+    for (std::int64_t k = first + count * kVectorSize<T> + thread; k < columns; k += threads) {
+      write_one(k);
     }
   });
   write_zeros(block, to, columns, access.rows.width);
@@ -188,8 +195,9 @@ struct GradientKernel {
       write_zeros(block, to, 0, access.rows.width);
       return;
     }
-    with_alignment<T>(row, to, [&](auto aligned) {
-      write_gradient(block, access, r, gradient, to, RowVectors(row, aligned), aligned);
+    with_common_alignment<T>(row, to, [&](auto aligned, auto head) {
+      write_gradient(block, access, r, gradient, to, RowVectors(row + head, aligned), aligned,
+                     head);
     });
   }
 };

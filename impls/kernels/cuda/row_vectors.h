@@ -3,7 +3,10 @@
 // so that enough loads are in flight; elements after the last whole vector one by one. The
 // partition depends on the number of columns alone, not on the position of the row: a token has the
 // same bits in every pack. If a row is not aligned to 16 bytes, its vectors are read and written
-// element by element. All accesses but that of a target's logit are counted (row_traffic.h).
+// element by element; those of bf16 are put together from aligned loads where nothing but the
+// log-probability is asked for, and the gradient of it, the same for every partition, begins at an
+// aligned element where both rows allow it. All accesses but
+// that of a target's logit are counted (row_traffic.h).
 #pragma once
 
 #include <cstdint>
@@ -33,6 +36,20 @@ LOSSGRID_KERNEL void with_alignment(const T* from, const T* to, F&& f) {
     f(std::true_type());
   } else {
     f(std::false_type());
+  }
+}
+
+/// Calls f(aligned, head) as with_alignment, with the number of elements after which vectors of
+/// both rows can be moved at once, where they have one.
+template <typename T, typename F>
+LOSSGRID_KERNEL void with_common_alignment(const T* from, const T* to, F&& f) {
+  const int head = elements_to_alignment(to);
+  if (!is_aligned(from + head)) {
+    f(std::false_type(), std::integral_constant<int, 0>());
+  } else if (head == 0) {
+    f(std::true_type(), std::integral_constant<int, 0>());
+  } else {
+    f(std::true_type(), head);
   }
 }
 
@@ -70,7 +87,12 @@ class RowVectors {
       : row_(row), aligned_(is_aligned(row)) {}
   LOSSGRID_KERNEL RowVectors(const T* row, Aligned aligned) : row_(row), aligned_(aligned) {}
   LOSSGRID_KERNEL Vector<T> operator()(std::int64_t v) const {
-    return load_vector(row_, aligned_, v);
+    if constexpr (std::is_same_v<Aligned, std::false_type>) {
+      count_row_read(kVectorBytes);
+      return unaligned_vector(row_, v);
+    } else {
+      return load_vector(row_, aligned_, v);
+    }
   }
 
  private:
