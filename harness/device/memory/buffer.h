@@ -21,7 +21,8 @@ class Device;
 
 /// Kinds of memory. shared: accessed by host and kernels alike (on a GPU, pinned memory of the
 /// host). device: by kernels alone; the host copies (Device::copy, host_view.h). Tables by token
-/// are shared, tensors are the device's. The same memory on the processor.
+/// are shared, but for a copy of the targets; tensors are the device's. The same memory on the
+/// processor.
 enum class MemorySpace { shared, device };
 
 class Buffer {
