@@ -37,19 +37,20 @@ struct alignas(kVectorBytes) VectorWords {
   std::uint32_t words[4];
 };
 
+/// Returns the 16 bytes at `from`, a multiple of 16.
 #ifndef __CUDACC__
-// Reads bytes in front of a row and behind it, of the same 16: mapped memory in any case. Another
-// thread may write these, and nothing comes of them.
+// They may lie in front of a row and behind it, in mapped memory in any case. Another thread may
+// write those, and nothing comes of them.
 __attribute__((no_sanitize("address", "thread")))
 #endif
 LOSSGRID_KERNEL VectorWords
-words_at(std::uintptr_t aligned_address) {
+words_at(const unsigned char* from) {
 #ifdef __CUDACC__
-  return *reinterpret_cast<const VectorWords*>(aligned_address);
+  return *reinterpret_cast<const VectorWords*>(from);
 #else
   using Word [[gnu::may_alias]] = const volatile std::uint32_t;
-  const auto* from = reinterpret_cast<Word*>(aligned_address);
-  return {{from[0], from[1], from[2], from[3]}};
+  const auto* words = reinterpret_cast<Word*>(from);
+  return {{words[0], words[1], words[2], words[3]}};
 #endif
 }
 
@@ -84,10 +85,10 @@ LOSSGRID_KERNEL Vector<T> vector_of(const T* row, bool aligned, std::int64_t v) 
 template <typename T>
 LOSSGRID_KERNEL Vector<T> unaligned_vector(const T* row, std::int64_t v) {
   if constexpr (sizeof(T) > 2) return vector_of(row, false, v);
-  const auto address = reinterpret_cast<std::uintptr_t>(row + v * kVectorSize<T>);
-  const auto over = static_cast<unsigned>(address % kVectorBytes);
-  const VectorWords low = words_at(address - over);
-  const VectorWords high = words_at(address - over + kVectorBytes);
+  const auto* from = reinterpret_cast<const unsigned char*>(row + v * kVectorSize<T>);
+  const auto over = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) % kVectorBytes);
+  const VectorWords low = words_at(from - over);
+  const VectorWords high = words_at(from - over + kVectorBytes);
   std::uint32_t all[9] = {low.words[0],  low.words[1],  low.words[2],
                           low.words[3],  high.words[0], high.words[1],
                           high.words[2], high.words[3], 0};
