@@ -21,7 +21,7 @@ class Arm(ScriptTest):
 case "$*" in
   *--download-only*) touch build/arm_apt/cache/archives/library.deb ;;
 esac""")
-        self.stand_in("bin/qemu-aarch64", "echo tests/golden/one; echo 6 passed")
+        self.stand_in("bin/qemu-aarch64", "echo 6 passed; echo '[  PASSED  ] 6 tests.'")
         os.makedirs(os.path.join(self.root, "tests/golden"))
         for name in ("one", "two"):
             with open(os.path.join(self.root, f"tests/golden/{name}.safetensors"), "wb"):
@@ -51,10 +51,16 @@ esac""")
     def test_the_first_failure_ends_it(self):
         for failing in ("run", "replay", "test_impls", "test_verify", "test_problem"):
             self.stand_in("bin/qemu-aarch64",
-                          f'echo 6 passed; case "$*" in *{failing}*) exit 10 ;; esac')
+                          "echo 6 passed; echo '[  PASSED  ] 6 tests.'\n"
+                          f'case "$*" in *{failing}*) exit 10 ;; esac')
             with self.subTest(failing):
                 self.assertEqual(self.run_script("arm").returncode, 10)
                 self.assertIn(failing, self.calls("qemu-aarch64")[-1])
+
+    def test_a_filter_that_matches_no_test_is_a_failure(self):
+        self.stand_in("bin/qemu-aarch64", "echo 6 passed; echo '[  PASSED  ] 0 tests.'")
+        self.assertEqual(self.run_script("arm").returncode, 1)
+        self.assertIn("test_impls", self.calls("qemu-aarch64")[-1])
 
     def test_an_archive_that_cannot_be_read_is_tried_again_the_next_time(self):
         self.stand_in("bin/apt-get", status=100)
