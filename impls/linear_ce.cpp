@@ -5,7 +5,9 @@
 // any objective. TP: one gather of statistics for all rows, one reduction of d hidden; with SP
 // one gather of hidden states. The gradient of the weight is added up in float32.
 //
-// Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted.
+// Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted,
+// forward=logits|tiles (logits; with tiles, on a GPU, those of the forward pass are never in
+// memory).
 #include "impls/linear_pass.h"
 #include "impls/objective_pass.h"
 #include "impls/shard_statistics.h"
@@ -56,7 +58,8 @@ class LinearCePlan final : public LossPlan {
 class LinearCe final : public LinearImplementation {
  public:
   LinearCe(const Steps& steps, const ImplementationOptions& options)
-      : LinearImplementation(steps, read_linear_options(options, true, "linear_ce")) {}
+      : LinearImplementation(
+            steps, read_linear_options(options, {"chunk_tokens", "forward"}, "linear_ce")) {}
 
   ImplementationTraits describe() const override {
     ImplementationTraits traits{"linear_ce",

@@ -112,7 +112,8 @@ class OnepassPlan final : public LossPlan {
 class LinearCeOnepass final : public LinearImplementation {
  public:
   LinearCeOnepass(const Steps& steps, const ImplementationOptions& options)
-      : LinearImplementation(steps, read_linear_options(options, true, "linear_ce_onepass")) {}
+      : LinearImplementation(steps,
+                             read_linear_options(options, {"chunk_tokens"}, "linear_ce_onepass")) {}
 
   ImplementationTraits describe() const override {
     ImplementationTraits traits{"linear_ce_onepass",

@@ -66,7 +66,7 @@ class MaterializedPlan final : public LossPlan {
 class LinearMaterialized final : public LinearImplementation {
  public:
   LinearMaterialized(const Steps& steps, const ImplementationOptions& options)
-      : LinearImplementation(steps, read_linear_options(options, false, "linear_materialized")),
+      : LinearImplementation(steps, read_linear_options(options, {}, "linear_materialized")),
         fused_(make_strategy("fused", steps, {})) {}
 
   ImplementationTraits describe() const override {

@@ -9,6 +9,7 @@
 #include "harness/device/backend.h"
 #include "harness/device/memory/host_view.h"
 #include "impls/kernels/hidden_rows.h"
+#include "impls/kernels/product_rows.h"
 #include "impls/product_factor.h"
 
 namespace lossgrid {
@@ -27,6 +28,33 @@ std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
         std::max(floats, kernels.gemm_workspace_floats(factor, problem.dtype, width, kBiasFactors));
   }
   return floats;
+}
+
+/// Returns the floats of a chunk's tiles.
+std::int64_t tile_floats(const LossProblem& problem, const LinearOptions& options) {
+  return options.tiles ? product_tile_floats(options.chunk_rows(problem), problem.width()) : 0;
+}
+
+/// Returns nullopt if statistics can come from the product.
+std::optional<SkipReason> no_tiles(const LossProblem& problem) {
+  if (problem.dtype != DType::bf16) return SkipReason{"forward=tiles is about cases in bf16"};
+  if (problem.head.layout != WeightLayout::vocab_hidden) {
+    return SkipReason{"forward=tiles is about weights [V, H]"};
+  }
+  if (problem.head.hidden % kProductSizeMultiple != 0) {
+    return SkipReason{
+        fmt::format("forward=tiles is about hidden sizes divisible by {}", kProductSizeMultiple)};
+  }
+  if (problem.head.has_bias) return SkipReason{"forward=tiles has no bias"};
+  if (problem.sampling.has_mask) return SkipReason{"forward=tiles has no sampling mask"};
+  if (!problem.row_transform().is_identity())
+    return SkipReason{"forward=tiles has no transform of rows"};
+  for (const RowTerm term : kAllRowTerms) {
+    if (problem.returns(term) && term != RowTerm::logsumexp) {
+      return SkipReason{fmt::format("forward=tiles has no {}", name(term))};
+    }
+  }
+  return no_product_statistics(problem.backend);
 }
 
 std::string rate(double flops) {
@@ -66,6 +94,9 @@ std::map<std::string, std::string> LinearOptions::details(const LossProblem& pro
 }
 
 std::optional<SkipReason> LinearOptions::unsupported(const LossProblem& problem) const {
+  if (tiles) {
+    if (std::optional<SkipReason> reason = no_tiles(problem)) return reason;
+  }
   if (!bf16_gemm) return std::nullopt;
   if (problem.dtype != DType::bf16) return SkipReason{"bf16_gemm is about cases in bf16"};
   if (!traits_of(problem.backend).has_bf16_choice) {
@@ -77,16 +108,23 @@ std::optional<SkipReason> LinearOptions::unsupported(const LossProblem& problem)
   return std::nullopt;
 }
 
-LinearOptions read_linear_options(const ImplementationOptions& options, bool chunked,
+LinearOptions read_linear_options(const ImplementationOptions& options,
+                                  const std::vector<std::string>& own,
                                   const std::string& strategy) {
-  std::vector<std::string> known{"bf16_gemm"};
-  if (chunked) known.insert(known.begin(), "chunk_tokens");
+  std::vector<std::string> known = own;
+  known.emplace_back("bf16_gemm");
   require_known_options(options, known, strategy);
   LinearOptions read;
-  read.chunked = chunked;
+  read.chunked = std::find(own.begin(), own.end(), "chunk_tokens") != own.end();
   if (const auto chunk = options.find("chunk_tokens"); chunk != options.end()) {
     read.chunk_tokens =
         parse_integer(chunk->second, strategy + ": chunk_tokens", 1, std::int64_t{1} << 31);
+  }
+  if (const auto way = options.find("forward"); way != options.end()) {
+    if (way->second != "logits" && way->second != "tiles") {
+      throw_bad_input("{}: forward = '{}' is neither logits nor tiles", strategy, way->second);
+    }
+    read.tiles = way->second == "tiles";
   }
   if (const auto way = options.find("bf16_gemm"); way != options.end()) {
     if (way->second != "native" && way->second != "converted") {
@@ -136,6 +174,10 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
   source_ = DeviceArray<std::int32_t>(device, static_cast<std::size_t>(local), "row_table");
   workspace_ =
       FloatArray(device, workspace_floats(problem, factor_), "gemm_workspace", MemorySpace::device);
+  if (options.tiles) {
+    tiles_ =
+        FloatArray(device, tile_floats(problem, options), "product_tiles", MemorySpace::device);
+  }
   if (has_partial(problem, keeps_partial)) {
     partial_ = FloatArray(device, local * size_, "grad_hidden_partial", MemorySpace::device);
   }
@@ -157,7 +199,8 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
   const DType factor = options.factor_dtype(problem);
   std::int64_t bytes = chunk * size * static_cast<std::int64_t>(size_of(factor)) +
                        kFloatBytes * chunk * problem.width() + kPositionBytes * local +
-                       kFloatBytes * workspace_floats(problem, factor);
+                       kFloatBytes * workspace_floats(problem, factor) +
+                       kFloatBytes * tile_floats(problem, options);
   if (options.chunked) bytes += TeacherProduct::bytes(problem, chunk);
   if (problem.head.has_bias) bytes += chunk * static_cast<std::int64_t>(size_of(factor));
   if (problem.grid.sp) bytes += local * size * problem.element_bytes();
@@ -232,11 +275,28 @@ std::int64_t LinearPass::run_statistics(ShardStatistics& statistics, const Token
     return owned;
   }
   for (const RowRange& chunk : chunks_) {
-    owned += statistics.add(steps_, logits(chunk, Read::predicting), chunk.begin);
+    owned += tiles_.data() != nullptr
+                 ? add_tiles(chunk, statistics)
+                 : statistics.add(steps_, logits(chunk, Read::predicting), chunk.begin);
   }
   statistics.merge(steps_, context_.tp, rows_.targets());
   statistics.write(steps_, rows_.targets(), out);
   return owned;
+}
+
+std::int64_t LinearPass::add_tiles(const RowRange& chunk, ShardStatistics& statistics) {
+  copy_rows(chunk, Read::predicting);
+  const ProductRows rows{.device = context_.device,
+                         .hidden_dtype = factor_,
+                         .hidden = hidden_.data(),
+                         .weight = static_cast<const bf16*>(weight_),
+                         .rows = chunk.count,
+                         .size = size_,
+                         .alpha = static_cast<float>(problem_.product_alpha()),
+                         .shard = shard_,
+                         .targets = rows_.targets().from(chunk.begin),
+                         .valid = rows_.valid() + chunk.begin};
+  return steps_.product_statistics(rows, tiles_.data(), statistics.own(chunk.begin));
 }
 
 Matrix LinearPass::hidden_factor(bool transposed) const {

@@ -24,6 +24,7 @@ namespace lossgrid {
 /// Options of the matrix products of a strategy.
 struct LinearOptions {
   bool chunked = false;
+  bool tiles = false;  // statistics come from the product itself (kernels/product_rows.h)
   std::int64_t chunk_tokens = 0;                     // 0: the default of the backend
   std::optional<Bf16Gemm> bf16_gemm = std::nullopt;  // none: the faster one, by measurement
 
@@ -37,9 +38,10 @@ struct LinearOptions {
   std::optional<SkipReason> unsupported(const LossProblem& problem) const;
 };
 
-/// Reads chunk_tokens (where the strategy is `chunked`) and bf16_gemm=native|converted.
-LinearOptions read_linear_options(const ImplementationOptions& options, bool chunked,
-                                  const std::string& strategy);
+/// Reads bf16_gemm=native|converted, and those of chunk_tokens and forward=logits|tiles that are
+/// the strategy's `own`. It works in chunks if it has the first of them.
+LinearOptions read_linear_options(const ImplementationOptions& options,
+                                  const std::vector<std::string>& own, const std::string& strategy);
 
 /// Base of strategies from hidden states: the functions that follow from their options.
 class LinearImplementation : public LossImplementation {
@@ -127,6 +129,7 @@ class LinearPass {
   Gemm product(std::int64_t m, std::int64_t n, std::int64_t k) const;
   std::span<float> partial(void* grad_hidden);
   void copy_rows(const RowRange& chunk, Read read);
+  std::int64_t add_tiles(const RowRange& chunk, ShardStatistics& statistics);
   Matrix hidden_factor(bool transposed) const;
   Matrix gradient_factor(bool transposed);
   void write_bias(const RowRange& chunk);
@@ -148,6 +151,7 @@ class LinearPass {
   std::optional<TeacherProduct> teacher_;  // of strategies that have chunks
   DeviceArray<std::int32_t> source_;
   FloatArray workspace_;
+  FloatArray tiles_;    // sums of a chunk, with LinearOptions::tiles
   FloatArray partial_;  // [T_c, H], where the output cannot hold it
   FloatArray own_;      // [T_c / tp, H], with SP in bf16
   const void* all_hidden_ = nullptr;

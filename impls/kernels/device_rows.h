@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of kernels by the backend of LogitsRows, and the rows as kernels of GPUs take them.
+// The choice of kernels by the backend of LogitsRows, the rows as kernels of GPUs take them, and
+// what the host counts of them.
 #pragma once
 
 #include "impls/kernels/cuda/cuda_rows.h"
@@ -22,6 +23,14 @@ inline CudaRows device_view(const LogitsRows& rows) {
           .first_id = rows.shard.begin,
           .targets = rows.targets.kernel,
           .kept = rows.kept};
+}
+
+/// Returns the number of valid targets that the shard owns.
+inline std::int64_t owned_targets(std::int64_t rows, const VocabShard& shard,
+                                  const std::int32_t* targets, const std::uint8_t* valid) {
+  std::int64_t owned = 0;
+  for (std::int64_t r = 0; r < rows; ++r) owned += valid[r] != 0 && shard.owns(targets[r]) ? 1 : 0;
+  return owned;
 }
 
 }  // namespace lossgrid

@@ -21,11 +21,7 @@ CudaRowStatistics view(const RowStatistics& out) {
 }
 
 std::int64_t owned_targets(const LogitsRows& rows) {
-  std::int64_t owned = 0;
-  for (std::int64_t r = 0; r < rows.rows; ++r) {
-    owned += rows.valid[r] != 0 && rows.shard.owns(rows.targets[r]) ? 1 : 0;
-  }
-  return owned;
+  return owned_targets(rows.rows, rows.shard, rows.targets, rows.valid);
 }
 
 }  // namespace

@@ -48,11 +48,13 @@ CudaDevices find_devices() {
   }
   int driver = 0;
   check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  found.all_are_sm_90 = true;
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
     found.no_gpu = unusable(properties, device);
     if (found.no_gpu) return found;
+    if (properties.major != 9 || properties.minor != 0) found.all_are_sm_90 = false;
     found.descriptions.push_back(fmt::format(
         "{}, sm_{}{}, {} SMs, {}, driver {}", properties.name, properties.major, properties.minor,
         properties.multiProcessorCount,

@@ -15,6 +15,7 @@ namespace lossgrid {
 struct CudaDevices {
   std::optional<SkipReason> no_gpu;       // nullopt: there is at least one
   std::vector<std::string> descriptions;  // one a device
+  bool all_are_sm_90 = false;
 };
 
 /// Returns the GPUs, which are looked for at the first call.
