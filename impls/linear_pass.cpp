@@ -30,6 +30,18 @@ std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
   return floats;
 }
 
+/// Returns the elements from row to row of a chunk's logits. On GPUs rows begin at multiples of 256
+/// bytes, whatever the vocabulary: kernels move 16 bytes at once, and cuBLASLt chooses among all of
+/// its algorithms. Masks and logits of a teacher have rows of the shard's width beside them, and so
+/// have logits that another strategy takes.
+std::int64_t logits_stride(const LossProblem& problem, const LinearOptions& options) {
+  constexpr std::int64_t kAligned = 64;
+  const bool pads = options.chunked && traits_of(problem.backend).launches_kernels &&
+                    !problem.sampling.has_mask && !problem.has_teacher();
+  const std::int64_t width = problem.width();
+  return pads ? (width + kAligned - 1) / kAligned * kAligned : width;
+}
+
 /// Returns the floats of a chunk's tiles.
 std::int64_t tile_floats(const LossProblem& problem, const LinearOptions& options) {
   return options.tiles ? product_tile_floats(options.chunk_rows(problem), problem.width()) : 0;
@@ -145,11 +157,13 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
       size_(problem.head.hidden),
       factor_(options.factor_dtype(problem)),
       shard_(steps.shard_vocab(problem.vocab, problem.grid.tp, context.tp.rank())),
+      logits_shard_(shard_),
       chunks_(steps.chunks(problem.local_rows(),
                            std::max<std::int64_t>(1, options.chunk_rows(problem)))) {
   if (options.chunked) {  // else the logits go to a strategy that makes those of a teacher too
     teacher_.emplace(problem, context, steps, rows, options.chunk_rows(problem));
   }
+  logits_shard_.width = logits_stride(problem, options);
   Device& device = context.device;
   const std::int64_t local = problem.local_rows();
   const std::int64_t chunk = options.chunk_rows(problem);
@@ -160,7 +174,7 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
   }
   hidden_ = device.allocate(static_cast<std::size_t>(chunk * size_) * size_of(factor_),
                             "hidden_chunk", MemorySpace::device);
-  logits_ = FloatArray(device, chunk * problem.width(), "logits_chunk", MemorySpace::device);
+  logits_ = FloatArray(device, chunk * logits_shard_.width, "logits_chunk", MemorySpace::device);
   if (problem.head.has_bias) {
     ones_ = device.allocate(static_cast<std::size_t>(chunk) * size_of(factor_), "ones",
                             MemorySpace::device);
@@ -198,8 +212,8 @@ std::int64_t LinearPass::bytes(const LossProblem& problem, const LinearOptions& 
   const std::int64_t chunk = options.chunk_rows(problem);
   const DType factor = options.factor_dtype(problem);
   std::int64_t bytes = chunk * size * static_cast<std::int64_t>(size_of(factor)) +
-                       kFloatBytes * chunk * problem.width() + kPositionBytes * local +
-                       kFloatBytes * workspace_floats(problem, factor) +
+                       kFloatBytes * chunk * logits_stride(problem, options) +
+                       kPositionBytes * local + kFloatBytes * workspace_floats(problem, factor) +
                        kFloatBytes * tile_floats(problem, options);
   if (options.chunked) bytes += TeacherProduct::bytes(problem, chunk);
   if (problem.head.has_bias) bytes += chunk * static_cast<std::int64_t>(size_of(factor));
@@ -296,7 +310,7 @@ std::int64_t LinearPass::add_tiles(const RowRange& chunk, ShardStatistics& stati
                          .shard = shard_,
                          .targets = rows_.targets().from(chunk.begin),
                          .valid = rows_.valid() + chunk.begin};
-  return steps_.product_statistics(rows, tiles_.data(), statistics.own(chunk.begin));
+  return product_statistics(rows, tiles_.data(), statistics.own(chunk.begin));
 }
 
 Matrix LinearPass::hidden_factor(bool transposed) const {
@@ -304,7 +318,8 @@ Matrix LinearPass::hidden_factor(bool transposed) const {
 }
 
 Matrix LinearPass::gradient_factor(bool transposed) {
-  const std::int64_t stride = factor_ == DType::bf16 ? 2 * shard_.width : shard_.width;
+  const std::int64_t width = logits_shard_.width;
+  const std::int64_t stride = factor_ == DType::bf16 ? 2 * width : width;
   return {factor_, logits_.data(), stride, transposed};
 }
 
@@ -323,7 +338,7 @@ void LinearPass::write_bias(const RowRange& chunk) {
   rows.a = {factor_, ones_.data(), kBiasFactors};
   rows.b = {problem_.dtype, inputs_.bias, shard_.width};
   rows.c = logits_.data();
-  rows.stride = shard_.width;
+  rows.stride = logits_shard_.width;
   steps_.write_bias(context_, rows, workspace_.span());
 }
 
@@ -344,7 +359,7 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
   z.a = hidden_factor(false);
   z.b = {problem_.dtype, weight_, by_id ? size_ : shard_.width, by_id};
   z.c = logits_.data();
-  z.stride = shard_.width;
+  z.stride = logits_shard_.width;
   if (problem_.head.has_bias) {
     write_bias(chunk);
     z.accumulate = true;
@@ -353,7 +368,7 @@ LogitsRows LinearPass::logits(const RowRange& chunk, Read read) {
   LogitsRows made{.dtype = DType::f32,
                   .data = logits_.data(),
                   .rows = chunk.count,
-                  .shard = shard_,
+                  .shard = logits_shard_,
                   .targets = rows_.targets().from(chunk.begin),
                   .valid = rows_.valid() + chunk.begin,
                   .device = &context_.device,
@@ -394,7 +409,7 @@ void LinearPass::add_gradients(const RowRange& chunk, const HeadGradients& head,
                                void* grad_hidden) {
   const bool by_id = problem_.head.layout == WeightLayout::vocab_hidden;
   if (factor_ == DType::bf16 && !std::exchange(is_rounded_, false)) {
-    round_rows(context_.device, logits_.data(), chunk.count, shard_.width);
+    round_rows(context_.device, logits_.data(), chunk.count, logits_shard_.width);
   }
   Gemm dx = product(chunk.count, size_, shard_.valid());
   dx.a = gradient_factor(false);

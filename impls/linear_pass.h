@@ -93,8 +93,9 @@ class LinearPass {
   void gather(const LossInputs& inputs);
 
   enum class Read { predicting, valid };
-  /// Computes logits of the chunk, float32 [count, width], valid until the next call: of rows that
-  /// predict a token, or only of those that are trained on. Other rows have hidden states 0.
+  /// Computes logits of the chunk, float32 [count, LogitsRows::shard.width], valid until the next
+  /// call: of rows that predict a token, or only of those that are trained on. Other rows have
+  /// hidden states 0.
   LogitsRows logits(const RowRange& chunk, Read read);
 
   /// Overwrites logits() of a chunk with their gradient, in the dtype of the products' factors.
@@ -142,6 +143,7 @@ class LinearPass {
   const std::int64_t size_;  // H
   const DType factor_;
   VocabShard shard_;
+  VocabShard logits_shard_;  // the same ids, in rows as wide as those of logits_
   std::vector<RowRange> chunks_;
   Buffer gathered_;  // [T_c, H], with SP
   Buffer hidden_;    // [chunk, H] in the factors' dtype

@@ -11,7 +11,6 @@
 #include "harness/device/gemm.h"
 #include "harness/loss/loss_implementation.h"
 #include "impls/kernels/divergence_rows.h"
-#include "impls/kernels/product_rows.h"
 #include "impls/kernels/rows.h"
 #include "impls/statistics_rows.h"
 #include "impls/teacher_rows.h"
@@ -101,9 +100,6 @@ struct Steps {
                                    const RowStatistics&, void* gradient) = rows_forward_backward;
 
   // --- from hidden states -----------------------------------------------------------------------
-  /// Statistics of rows of a product, without the product.
-  std::int64_t (*product_statistics)(const ProductRows&, float* tiles,
-                                     const RowStatistics&) = lossgrid::product_statistics;
   /// Sets source[k] to the row, of the whole CP rank, from which row k of the chunk is read.
   void (*chunk_source)(const LossProblem&, const RowRange& chunk, int tp_rank,
                        std::span<std::int32_t> source);

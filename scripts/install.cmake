@@ -24,3 +24,9 @@ set_target_properties(lossgrid PROPERTIES INSTALL_RPATH "$ORIGIN/../share/lossgr
 target_link_options(lossgrid PRIVATE LINKER:--disable-new-dtags)
 install(CODE "set(LOSSGRID_EXECUTABLE \"$<TARGET_FILE:lossgrid>\")" COMPONENT bundle EXCLUDE_FROM_ALL)
 install(SCRIPT scripts/bundle_libraries.cmake COMPONENT bundle EXCLUDE_FROM_ALL)
+if(has_cutlass)  # its kernel is in the executable
+  file(GLOB cutlass_license
+       ${LOSSGRID_CUTLASS_INCLUDE_DIR}/../../../nvidia_cutlass-*.dist-info/licenses/LICENSE.txt)
+  install(FILES ${cutlass_license} DESTINATION share/lossgrid/licenses RENAME nvidia-cutlass
+          COMPONENT bundle EXCLUDE_FROM_ALL)
+endif()

@@ -13,6 +13,7 @@
 #include "harness/problem/case/case_sweep.h"
 #include "harness/runner/mutation.h"
 #include "harness/runner/trial/trial.h"
+#include "impls/kernels/product_rows.h"
 
 namespace lossgrid {
 namespace {
@@ -82,6 +83,30 @@ TEST_P(BackendTrials, ShapesThatDivideNothing) {
   }
 }
 
+/// Statistics in the product, which never writes its logits: tiles that are not full, several of a
+/// row, shards that begin within one, chunks, sequence parallelism. Rows of an odd vocabulary.
+TEST_P(BackendTrials, ProductsByTilesPass) {
+  for (const char* text :
+       {"lens=5+8+3 vocab=24 hidden=16 dtype=bf16 statistics=false",
+        "lens=150+70+3 vocab=1031 hidden=24 dtype=bf16 statistics=false mask=all",
+        "lens=64+3 vocab=259 hidden=8 dtype=bf16 statistics=false temperature=0.7 values=peaked",
+        "lens=9+14+5 vocab=10 hidden=8 dtype=bf16 statistics=false targets=shard_edges poison=inf",
+        "lens=9+14+5 vocab=515 hidden=8 dtype=bf16 statistics=false values=overflow",
+        "lens=9+14+5+2 vocab=300 hidden=72 dtype=bf16 statistics=false objective=dpo cu=padded"}) {
+    const PreparedProblem prepared = prepare_case(text);
+    for (const char* name : {"linear_ce:forward=tiles", "linear_ce:forward=tiles:chunk_tokens=7",
+                             "linear_ce:chunk_tokens=5"}) {
+      for (const char* grid : {"tp1cp1", "tp3cp1", "tp2cp2sp"}) {
+        const TrialRecord record = run(prepared, name, grid);
+        const bool lacks_kernels =
+            record.status == TrialStatus::skipped && no_product_statistics(GetParam()).has_value();
+        EXPECT_TRUE(record.status == TrialStatus::passed || lacks_kernels)
+            << text << " " << name << " " << grid << ": " << record.reason;
+      }
+    }
+  }
+}
+
 TEST_P(BackendTrials, EveryRegimePasses) {
   for (const CaseSpec& spec : parse_sweep(
            "lens=5+8+3 vocab=131 values=[normal,flat,peaked,all_negative,offset,overflow,ties,"
@@ -115,6 +140,13 @@ TEST_P(BackendTrials, LaunchesAndWaitsAreCounted) {
   // Rows gathered, product, gradient, product, rows cleared, product.
   EXPECT_EQ(linear.times.at(2).kernel_launches, 2 * 6);
   EXPECT_EQ(linear.times.at(2).host_synchronisations, 1);
+  // Rows gathered, product by tiles, their merge.
+  const PreparedProblem rounded =
+      prepare_case("lens=5+8+3 vocab=24 hidden=8 dtype=bf16 statistics=false");
+  const TrialRecord tiled = run(rounded, "linear_ce:chunk_tokens=8:forward=tiles", "tp1cp1");
+  if (tiled.status == TrialStatus::skipped) return;
+  const TrialRecord stored = run(rounded, "linear_ce:chunk_tokens=8", "tp1cp1");
+  EXPECT_EQ(tiled.times.at(1).kernel_launches, stored.times.at(1).kernel_launches);
 }
 
 TEST_P(BackendTrials, RecordsSayWhereTheyRan) {

@@ -10,6 +10,7 @@
 #include "harness/loss/objective_kernels-inl.h"
 #include "harness/loss/step_statistics_terms.h"
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
+#include "impls/kernels/cuda/product_kernels-inl.h"
 #include "impls/kernels/cuda/rounded_gradient-inl.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
 #include "impls/objectives/clipped_pg_terms.h"
@@ -53,6 +54,8 @@ TEST(CudaBuild, HasTheKernelsOfEverything) {
   const bool built = cuda_launch<LaunchStatistics> != nullptr;
   expect_named<LaunchStatistics, LaunchGradient, LaunchRoundedGradient, LaunchForwardBackward>(
       built);
+  expect_named<LaunchMergeTiles>(built);
+  expect_named<LaunchProductTiles>(LOSSGRID_HAS_CUTLASS);
   expect_named<LaunchGatherRows, LaunchClearRows, LaunchRoundRows, LaunchWriteFloats>(built);
   expect_terms<NllTerms, PairTerms, ClippedPgTerms<ClippedPgFormulas, double>, StepStatisticsTerms>(
       built);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the machine code of the kernels of plain rows on sm_90a: sass_test.py OBJECT, the object
-file of cuda_rows.cu. None keeps registers in memory, and the loop over a row asks for its four vectors
-before it computes anything and has few instructions an element: at the rate at which memory gives
-bfloat16 logits, a multiprocessor of an H200 can issue about 15 of them (an estimate, not measured).
+"""Tests of the machine code of kernels on sm_90a: sass_test.py ROWS [PRODUCTS], the object files of
+cuda_rows.cu and, where there is CUTLASS, of cuda_products.cu. Kernels of plain rows keep no registers in
+memory, and the loop over a row asks for its four vectors before it computes anything and has few
+instructions an element: at the rate at which memory gives bfloat16 logits, a multiprocessor of an H200
+can issue about 15 of them (an estimate, not measured). The product by tiles has its sums in registers.
 Exit status: 0, 1, 77 no cuobjdump (of a CUDA toolkit or of Triton in the environment of the tests)."""
 
 import glob
@@ -57,12 +58,19 @@ def is_vector_load(operation):
     return operation.startswith("LDG") and ".128" in operation
 
 
-class Sass(unittest.TestCase):
+def is_spill(operation):
+    return operation.startswith(("STL", "LDL"))
+
+
+def kernels_in(file):
+    return kernels_of(subprocess.run([cuobjdump(), "-sass", "-arch", "sm_90a", file], check=True,
+                                     capture_output=True, text=True).stdout)
+
+
+class Rows(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        printed = subprocess.run([cuobjdump(), "-sass", "-arch", "sm_90a", OBJECT], check=True,
-                                 capture_output=True, text=True).stdout
-        cls.kernels = kernels_of(printed)
+        cls.kernels = kernels_in(OBJECTS[0])
 
     def turns(self):
         for (name, elements), limit in LIMITS.items():
@@ -74,7 +82,7 @@ class Sass(unittest.TestCase):
                  if re.search(r"\d(Statistics|Gradient|ForwardBackward)Kernel", kernel)}
         self.assertEqual(len(plain), 15)  # ForwardBackward for blocks and for clusters
         for kernel, instructions in plain.items():
-            spills = [operation for _, operation, _ in instructions if operation.startswith(("STL", "LDL"))]
+            spills = [operation for _, operation, _ in instructions if is_spill(operation)]
             self.assertEqual(spills, [], kernel)
 
     def test_the_vectors_of_a_turn_are_asked_for_before_anything_is_computed(self):
@@ -91,9 +99,31 @@ class Sass(unittest.TestCase):
                 self.assertLessEqual(len(turn) / elements, limit)
 
 
+class Products(unittest.TestCase):
+    """One kernel, whose sums of 64 x 256 elements a warpgroup stay in registers until the exponentials."""
+
+    def test_tiles_go_from_tensor_cores_to_exponentials_without_memory(self):
+        if len(OBJECTS) < 2:
+            self.skipTest("this build has no CUTLASS")
+        [instructions] = kernels_in(OBJECTS[1]).values()
+        operations = [operation for _, operation, _ in instructions]
+        self.assertEqual([operation for operation in operations if is_spill(operation)], [])
+        self.assertEqual([operation for operation in operations if operation.startswith("CALL")], [])
+        products = [operation for operation in operations if operation.startswith("HGMMA.64x256x16.F32.BF16")]
+        # A turn of 64 along the hidden size, without a first one that clears and in the loop.
+        self.assertEqual(len(products), 8)
+        self.assertTrue(any(operation.startswith("UTMALDG") for operation in operations))
+        # Of each thread's 128 elements, and for each of its two rows four changes of a maximum.
+        exponentials = [operation for operation in operations if operation.startswith("MUFU.EX2")]
+        self.assertEqual(len(exponentials), 128 + 2 * 4)
+        # No logits: sums, maxima and targets alone.
+        self.assertFalse([operation for operation in operations
+                          if operation.startswith("STG") and (".64" in operation or ".128" in operation)])
+
+
 if __name__ == "__main__":
     if cuobjdump() is None:
         print("sass: skipped: no cuobjdump here")
         sys.exit(77)
-    OBJECT = sys.argv[1]
+    OBJECTS = sys.argv[1:]
     unittest.main(argv=sys.argv[:1])

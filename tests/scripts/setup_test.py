@@ -64,6 +64,9 @@ chmod +x "$3"/bin/python""")
         self.stand_in("build/venv/bin/python")
         self.have_mutator()
 
+    def have_cutlass(self):
+        self.stand_in("build/cutlass/bin/python")
+
     def have_mutator(self):
         self.stand_in("build/mutate/venv/bin/python")
 
@@ -87,12 +90,14 @@ chmod +x "$3"/bin/python""")
         self.assertEqual(self.missing("tidy"), {"clang-tidy-19", "libomp-19-dev"})
         self.assertEqual(self.missing("mutate"), {"python3", "python3-venv", "pypi:universalmutator"})
         self.assertEqual(self.missing("wheel"), self.missing("run") | {"python3", "python3-venv"})
+        self.assertEqual(self.missing("cutlass"), {"python3", "python3-venv", "pypi:nvidia-cutlass"})
         self.assertEqual(self.missing("arm"), self.missing("run") | {"g++-aarch64-linux-gnu", "qemu-user"})
-        self.assertEqual(self.missing(), self.missing("test", "format", "tidy", "fuzz", "arm"))
+        self.assertEqual(self.missing(), self.missing("test", "format", "tidy", "fuzz", "cutlass", "arm"))
 
     def test_nothing_is_done_where_all_is_there(self):
         self.debian()
         self.have_torch()
+        self.have_cutlass()
         ended = self.setup_of("run")
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertEqual(ended.stdout, "setup: all that is needed for run is installed\n")
@@ -181,6 +186,26 @@ chmod +x "$3"/bin/python""")
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertEqual(self.calls("venv"), [])
         self.assertIn("setup: installing cmake", ended.stdout)
+
+    def test_headers_of_cutlass_come_from_pypi_once_and_alone(self):
+        self.debian()
+        self.pypi()
+        first = self.setup_of("cutlass")
+        self.assertEqual((first.returncode, first.stderr), (0, ""))
+        installs = [call for call in self.calls("venv") if call.endswith(" nvidia-cutlass==4.2.0.0 --no-deps")]
+        self.assertEqual(len(installs), 1)
+        self.have_cutlass()
+        self.assertEqual(self.setup_of("cutlass").stdout,
+                         "setup: all that is needed for cutlass is installed\n")
+        self.assertEqual(self.setup_of("--missing", "test", "run").stdout.count("cutlass"), 0)
+
+    def test_without_pypi_a_warning_names_what_builds_lack(self):
+        self.debian()
+        self.pypi(status=1, pip='echo "ERROR: No matching distribution found for nvidia-cutlass"')
+        ended = self.setup_of("cutlass")
+        self.assertEqual(ended.returncode, 0)
+        self.assertEqual(ended.stderr, "setup: warning: no nvidia-cutlass, builds are without forward=tiles on "
+                         "GPUs: No matching distribution found for nvidia-cutlass (log: build/cutlass.log)\n")
 
     def test_universalmutator_comes_from_pypi_once(self):
         self.debian()

@@ -81,9 +81,9 @@ struct LogitsOfThread {
   /// Writes the logit of the target, if it is one of them, of row r of the product.
   LOSSGRID_KERNEL void write_target(const CudaProduct& product, std::int64_t r, std::int64_t tile,
                                     int thread, const TileSums& out) const {
-    const std::int64_t id = product.targets[r];
-    const std::int64_t column = id - product.first_id - tile * ProductTile::kColumns;
-    if (id < 0 || column < 0 || column >= ProductTile::kColumns) return;
+    const std::int64_t column =
+        product.targets[r] - product.first_id - tile * ProductTile::kColumns;
+    if (column < 0 || column >= ProductTile::kColumns) return;
     for (int i = 0; i < ProductTile::kColumnsOfThread; ++i) {
       if (ProductTile::column(thread, i) == column) out.target[r] = z[i];
     }
