@@ -113,7 +113,7 @@ class Products(unittest.TestCase):
         # A turn of 64 along the hidden size, without a first one that clears and in the loop.
         self.assertEqual(len(products), 8)
         self.assertTrue(any(operation.startswith("UTMALDG") for operation in operations))
-        # Of each thread's 128 elements, and for each of its two rows four changes of a maximum.
+        # 128 elements a thread, and four changes of a maximum for each of its two rows.
         exponentials = [operation for operation in operations if operation.startswith("MUFU.EX2")]
         self.assertEqual(len(exponentials), 128 + 2 * 4)
         # No logits: sums, maxima and targets alone.
