@@ -175,6 +175,30 @@ TEST(LinearOptions, BadOnesAreRefusedWithTheirName) {
   EXPECT_THAT(message("linear_ce:chunk_tokens=2147483649"), HasSubstr("chunk_tokens"));
   EXPECT_THAT(message("linear_ce:bf16_gemm=fast"), HasSubstr("neither native nor converted"));
   EXPECT_THAT(message("linear_materialized:chunk_tokens=4"), HasSubstr("chunk_tokens"));
+  EXPECT_THAT(message("linear_ce:forward=chunks"), HasSubstr("neither logits nor tiles"));
+  EXPECT_EQ(message("linear_ce:forward=logits"), "accepted");
+  EXPECT_THAT(message("linear_ce_onepass:forward=tiles"), HasSubstr("forward"));
+}
+
+/// Losses that a product by tiles does not make are not made by other means.
+TEST(LinearTiles, AreSkippedWithTheReason) {
+  const std::string rounded = "lens=5+3 vocab=16 hidden=8 dtype=bf16";
+  const std::pair<std::string, std::string> cases[] = {
+      {rounded + " statistics=false", "about GPUs"},
+      {"lens=5+3 vocab=16 hidden=8 statistics=false", "cases in bf16"},
+      {"lens=5+3 vocab=16 hidden=12 dtype=bf16 statistics=false", "divisible by 8"},
+      {rounded + " statistics=false weight_layout=hidden_vocab", "weights [V, H]"},
+      {rounded + " statistics=false lm_head_bias=true", "no bias"},
+      {rounded + " statistics=false top_k=4", "no sampling mask"},
+      {rounded + " statistics=false logit_softcap=3", "no transform of rows"},
+      {rounded, "no entropy"},
+      {rounded + " statistics=false objective.label_smoothing=0.1", "no mean_logprob"},
+  };
+  for (const auto& [text, reason] : cases) {
+    const TrialRecord record = run_case(text, "linear_ce:forward=tiles", {1, 1});
+    EXPECT_EQ(record.status, TrialStatus::skipped) << text;
+    EXPECT_THAT(record.reason, HasSubstr(reason)) << text;
+  }
 }
 
 TEST(InputKinds, AreSkippedWithTheReason) {

@@ -3,10 +3,10 @@
 // so that enough loads are in flight; elements after the last whole vector one by one. The
 // partition depends on the number of columns alone, not on the position of the row: a token has the
 // same bits in every pack. If a row is not aligned to 16 bytes, its vectors are read and written
-// element by element; those of bf16 are put together from aligned loads where nothing but the
-// log-probability is asked for, and the gradient of it, the same for every partition, begins at an
-// aligned element where both rows allow it. All accesses but
-// that of a target's logit are counted (row_traffic.h).
+// element by element; those of bf16 are put together from aligned loads. A gradient of the
+// log-probability alone, the same for every partition, begins at an aligned element where both rows
+// allow it: in other kernels that would cost a block on each multiprocessor. All accesses but that
+// of a target's logit are counted (row_traffic.h).
 #pragma once
 
 #include <cstdint>
@@ -87,12 +87,9 @@ class RowVectors {
       : row_(row), aligned_(is_aligned(row)) {}
   LOSSGRID_KERNEL RowVectors(const T* row, Aligned aligned) : row_(row), aligned_(aligned) {}
   LOSSGRID_KERNEL Vector<T> operator()(std::int64_t v) const {
-    if constexpr (std::is_same_v<Aligned, std::false_type>) {
-      count_row_read(kVectorBytes);
-      return unaligned_vector(row_, v);
-    } else {
-      return load_vector(row_, aligned_, v);
-    }
+    if (aligned_) return load_vector(row_, true, v);
+    count_row_read(kVectorBytes);
+    return unaligned_vector(row_, v);
   }
 
  private:
