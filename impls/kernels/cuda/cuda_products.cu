@@ -117,8 +117,8 @@ constexpr bool is_element(int thread, int of_thread, int i) {
          cute::get<1>(place) == ProductTile::column(thread, i);
 }
 
-// The first element of every thread, and all elements of one: a place is a sum of a part by thread
-// and a part by element. Each is a constant of its own, for one of all is too much for nvcc.
+// Places are sums of a part by each bit of the thread's number and of the element's, in both. Each
+// is a constant of its own, for one of all is too much for nvcc.
 template <int... kThread>
 constexpr bool begin_right(std::integer_sequence<int, kThread...>) {
   return (std::bool_constant<is_element(kThread, 0, 0)>::value && ...);
@@ -129,8 +129,8 @@ constexpr bool go_on_right(std::integer_sequence<int, kColumn...>) {
           ...);
 }
 static_assert(cute::size(typename Mainloop::TiledMma{}) == ProductTile::kThreads);
-static_assert(begin_right(std::make_integer_sequence<int, ProductTile::kThreads>()));
-static_assert(go_on_right(std::make_integer_sequence<int, ProductTile::kColumnsOfThread>()));
+static_assert(begin_right(std::integer_sequence<int, 0, 1, 2, 4, 8, 16, 32, 64, 128>()));
+static_assert(go_on_right(std::integer_sequence<int, 0, 1, 2, 4, 8, 16, 32>()));
 
 /// Neighbouring tiles share rows of hidden states and ids of the weight in the L2.
 constexpr int kTilesTogether = 8;
