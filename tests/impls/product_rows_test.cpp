@@ -111,12 +111,10 @@ class TiledProduct {
  private:
   static Buffer tensor(Device& device, const std::vector<float>& values, DType dtype) {
     Buffer buffer = device.allocate(values.size() * size_of(dtype), "tensor", MemorySpace::device);
-    if (dtype == DType::f32) {
-      device.copy(buffer.data(), values.data(), buffer.bytes());
-    } else {
-      const std::vector<bf16> rounded(values.begin(), values.end());
-      device.copy(buffer.data(), rounded.data(), buffer.bytes());
-    }
+    const std::vector<bf16> rounded(values.begin(), values.end());
+    const void* from = rounded.data();
+    if (dtype == DType::f32) from = values.data();
+    if (!values.empty()) device.copy(buffer.data(), from, buffer.bytes());
     return buffer;
   }
 
