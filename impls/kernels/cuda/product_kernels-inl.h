@@ -107,12 +107,14 @@ struct ProductTileKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t tiles = ProductTile::of_row(product.columns);
     const std::int64_t first_row = block.index() / tiles * ProductTile::kRows;
+    // One thread does the work of a quad, and adds up as the shuffles of its four do.
     block.run([&](int thread) {
-      // The first lane of a quad does the work of all four, and adds up as their shuffles do.
-      if (thread >= ProductTile::kThreads || thread % ProductTile::kQuad != 0) return;
-      for (int k = 0; k < ProductTile::kRowsOfThread; ++k) {
-        const std::int64_t r = first_row + ProductTile::row(thread, k);
-        if (r < product.rows) run_quad(r, block.index() % tiles, thread);
+      const int step = ProductTile::kQuad * block.threads();  // blocks of tests may be small
+      for (int first = ProductTile::kQuad * thread; first < ProductTile::kThreads; first += step) {
+        for (int k = 0; k < ProductTile::kRowsOfThread; ++k) {
+          const std::int64_t r = first_row + ProductTile::row(first, k);
+          if (r < product.rows) run_quad(r, block.index() % tiles, first);
+        }
       }
     });
   }
