@@ -10,10 +10,9 @@
 namespace lossgrid {
 
 std::optional<SkipReason> no_product_statistics(Backend backend) {
-  if (!traits_of(backend).launches_kernels) {
-    return SkipReason{"forward=tiles is about GPUs"};
-  }
-  if (backend == Backend::cuda_emulated) return std::nullopt;
+  const BackendTraits& traits = traits_of(backend);
+  if (!traits.launches_kernels) return SkipReason{"forward=tiles is about GPUs"};
+  if (!traits.is_gpu) return std::nullopt;  // emulated
   if (cuda_launch<LaunchProductTiles> == nullptr) {
     return SkipReason{"this build has no CUTLASS for forward=tiles"};
   }

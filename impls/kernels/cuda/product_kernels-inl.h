@@ -152,21 +152,18 @@ struct ProductTileKernel {
 /// Merges the tiles of a row to its statistics. A block is a row: the longest chain of additions is
 /// 6 and 2 in a tile, a 512th of the tiles, and 9 over the threads.
 struct MergeTilesKernel {
+  CudaProduct product;
   TileSums tiles;
-  std::int64_t count;  // of tiles a row
-  std::int64_t first_id;
-  std::int64_t columns;
-  const std::int32_t* targets;
   CudaRowStatistics out;
 
   template <typename Block>
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t r = block.index();
-    const std::int64_t target = targets[r];
-    if (target < 0) {
+    if (product.targets[r] < 0) {
       block.one([&] { write_no_statistics(out, r); });
       return;
     }
+    const std::int64_t count = ProductTile::of_row(product.columns);
     const auto own = block.each([&](int thread) {
       Moments<false> moments = Moments<false>::none();
       for (std::int64_t t = r * count + thread; t < (r + 1) * count; t += block.threads()) {
@@ -177,18 +174,14 @@ struct MergeTilesKernel {
       }
       return moments;
     });
-    const Moments<false> whole =
-        block.reduce(own, Moments<false>::none(), [](Moments<false> a, const Moments<false>& b) {
-          a.add(b);
-          return a;
-        });
-    block.one([&] {
-      const bool owns = target >= first_id && target < first_id + columns;
-      out.shift[r] = whole.max;
-      out.sum[r] = whole.sum;
-      // The distance to a maximum of -inf would be NaN.
-      out.target[r] = owns ? tiles.target[r] - (whole.max == -infinity() ? 0.0f : whole.max) : 0.0f;
-    });
+    const Moments<false> whole = moments_of_block<false>(block, own);
+    block.one([&] { write_statistics(*this, r, whole, out); });
+  }
+
+  /// Returns z_y - shift; 0 if another shard has the target.
+  LOSSGRID_KERNEL float target_distance(std::int64_t r, float shift) const {
+    const std::int64_t column = product.targets[r] - product.first_id;
+    return column >= 0 && column < product.columns ? tiles.target[r] - shift : 0.0f;
   }
 };
 
@@ -215,9 +208,7 @@ struct LaunchMergeTiles {
 
   template <typename Launcher>
   void operator()(Launcher& launcher) const {
-    launcher(MergeTilesKernel{tiles, ProductTile::of_row(product.columns), product.first_id,
-                              product.columns, product.targets, out},
-             product.rows, 0);
+    launcher(MergeTilesKernel{product, tiles, out}, product.rows, 0);
   }
 };
 

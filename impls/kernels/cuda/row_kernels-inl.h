@@ -38,8 +38,10 @@ LOSSGRID_KERNEL void write_no_statistics(const CudaRowStatistics& out, std::int6
   out.min[r] = 0;
 }
 
-template <bool kAll, typename T>
-LOSSGRID_KERNEL void write_statistics(const RowAccess<T>& access, std::int64_t r,
+/// Writes the statistics of row r. access.target_distance(r, shift) returns z_y - shift, as that of
+/// RowAccess.
+template <bool kAll, typename Access>
+LOSSGRID_KERNEL void write_statistics(const Access& access, std::int64_t r,
                                       const Moments<kAll>& whole, const CudaRowStatistics& out) {
   // The distance to a maximum of -inf would be NaN.
   const float shift = whole.max == -infinity() ? 0.0f : whole.max;
@@ -51,6 +53,15 @@ LOSSGRID_KERNEL void write_statistics(const RowAccess<T>& access, std::int64_t r
   out.min[r] = whole.min;
 }
 
+/// Returns the moments of all threads, `own` of block.each(), together.
+template <bool kAll, typename Block, typename Own>
+LOSSGRID_KERNEL Moments<kAll> moments_of_block(Block& block, const Own& own) {
+  return block.reduce(own, Moments<kAll>::none(), [](Moments<kAll> a, const Moments<kAll>& b) {
+    a.add(b);
+    return a;
+  });
+}
+
 /// Returns the moments of a row. `load`: as for moments_of_thread.
 template <bool kAll, typename T, typename Block, typename Load>
 LOSSGRID_KERNEL Moments<kAll> moments_of_row(Block& block, const T* row, std::int64_t columns,
@@ -58,10 +69,7 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_row(Block& block, const T* row, std::in
   const auto own = block.each([&](int thread) {
     return moments_of_thread<kAll>(row, columns, thread, block.threads(), load);
   });
-  return block.reduce(own, Moments<kAll>::none(), [](Moments<kAll> a, const Moments<kAll>& b) {
-    a.add(b);
-    return a;
-  });
+  return moments_of_block<kAll>(block, own);
 }
 
 template <typename T, typename Block>
