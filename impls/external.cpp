@@ -58,7 +58,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         arrays_(problem, declaration, pack_, positions_, out_rows(),
                 vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()) {
     // First: if it fails on one rank, no worker has a request yet.
-    if (declaration.has_cost && !context.timed) {
+    if (declaration.has_cost && context.observed && !context.timed) {
       predicted_ = runtime.cost(declaration.name, options,
                                 problem_json(problem, context.tp.rank(), context.cp.rank()));
     }
@@ -116,7 +116,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     return 1 / (gather * declared_scale(declaration_, problem_));
   }
 
-  bool is_traced() const { return traced_ && !context_.timed; }
+  bool is_traced() const { return traced_ && context_.observed && !context_.timed; }
 
   void run_backward(std::int64_t walk_bytes) {
     nlohmann::json request = call("backward");

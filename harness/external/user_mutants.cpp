@@ -54,6 +54,7 @@ const std::vector<WholeChange>& whole_changes() {
       named("round_inputs", "inputs are rounded to bfloat16 first"),
       named("stale_outputs", "outputs are those of other inputs"),
       named("ignore_mask", "every mask holds ones"),
+      named("latest_state", "the backward takes what the latest forward of any microbatch kept"),
   };
   return changes;
 }
@@ -119,6 +120,7 @@ std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,
     const std::string kind = change.change.at("kind");
     if (kind == "drop_backward" && calls_of_backward == 0) continue;
     if (kind == "ignore_mask" && !declaration.returns_loss) continue;
+    if (kind == "latest_state" && declaration.is_engine) continue;
     out.push_back({name + '/' + change.mutant, change.what, change.change, ""});
   }
   return out;

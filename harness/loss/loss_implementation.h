@@ -160,6 +160,8 @@ struct RankContext {
   // Bytes that they read before that barrier, in memory of their own: inputs come to them behind
   // the harness's walk through the cache. 0: caches stay as they are.
   std::int64_t walk_bytes = 0;
+  // External implementations report collectives and memory of the first passes, and evaluate once.
+  bool observed = true;
 };
 
 /// The inputs of an implementation.

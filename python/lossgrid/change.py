@@ -11,7 +11,7 @@ from lossgrid.groups import GridGroups
 from lossgrid.measure.collectives import CALL_CHANGES
 
 _AROUND = ("gradient_factor", "gradient_zero_last_tp", "roll_labels", "round_inputs",
-           "stale_outputs", "ignore_mask")
+           "stale_outputs", "ignore_mask", "latest_state")
 
 
 class Change:

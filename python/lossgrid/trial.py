@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
 import torch
 
@@ -95,6 +95,8 @@ class TrialBase:
 class Trial(TrialBase):
     """A trial of an implementation."""
 
+    _latest: "ClassVar[Optional[Trial]]" = None  # of the latest forward with gradients
+
     def __init__(self, world: World, declared: Declaration, options: Dict[str, Option],
                  problem: Problem, arena: Arena) -> None:
         super().__init__(world, declared, options, problem, arena)
@@ -120,6 +122,7 @@ class Trial(TrialBase):
         write_outputs(returned, self._arena)
         if grad:
             self._forward = _Forward(change, batch, inputs, returned, backward)
+            Trial._latest = self
         return {"ok": True, "returned": returned.names, "loss": number(returned.loss()),
                 "measured": measured, "changed": self._changed(inputs, batch),
                 "applied": collectives.applied or not change.in_calls}
@@ -128,6 +131,8 @@ class Trial(TrialBase):
         done, self._forward = self._forward, None
         if done is None:
             raise ProtocolError('backward comes after a forward with "grad": true')
+        if done.change.kind == "latest_state":
+            done = self._exchanged(done)
         upstream = self._upstream(done.returned, float(request.get("loss_gradient", 1.0)))
         collectives = self._begin_phase("backward", request, done.change)
         phase = self._phase
@@ -147,6 +152,14 @@ class Trial(TrialBase):
                                     for name, one in gradients.items()},
                 "changed": self._changed(done.inputs, done.batch),
                 "applied": collectives.applied or not done.change.in_calls}
+
+    def _exchanged(self, own: _Forward) -> _Forward:
+        """Returns the state of the latest forward, whose trial gets ``own`` instead."""
+        latest = Trial._latest
+        if latest is None or latest._forward is None:
+            return own
+        other, latest._forward = latest._forward, own
+        return other
 
     def _call(self, inputs: List[Input], batch: Batch, grad: bool) -> Any:
         tracked = grad and self.declared.autograd != "own"

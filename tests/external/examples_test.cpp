@@ -119,6 +119,7 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
       {"local_denominator", {"loss", "grad_logits_bias"}},
       {"max_not_reduced", {"logprobs", "loss"}},
       {"overwrites_logits", {"inputs_unmodified"}},
+      {"static_buffer", {"microbatches_in_flight"}},
   };
   std::vector<std::string> files;
   std::string names;

@@ -47,6 +47,9 @@ nlohmann::json sums_json(const LearnedCalls::Calls& calls) {
   return out;
 }
 
+/// Plan of the latest forward with gradients of this rank; null: it is gone.
+thread_local PluginPlan* latest_plan = nullptr;
+
 PluginPlace place_of(const PluginRanks& ranks) {
   return {ranks.tp.rank(), ranks.cp.rank(), ranks.dp.rank()};
 }
@@ -87,6 +90,7 @@ PluginPlan::PluginPlan(const PluginImplementation& implementation, const nlohman
 }
 
 PluginPlan::~PluginPlan() {
+  if (latest_plan == this) latest_plan = nullptr;
   try {
     end();
   } catch (...) {
@@ -165,6 +169,7 @@ nlohmann::json PluginPlan::forward(const nlohmann::json& request) {
                        .entropy = tensors_.find("out.entropy"),
                        .loss = std::nan("")};
   const int needs_gradient = request.value("grad", true) ? 1 : 0;
+  if (needs_gradient != 0) latest_plan = this;
   const nlohmann::json seen = measure("forward", request, [&](lossgrid_error* error) {
     return implementation_.table->forward(plan_, &in, &out, needs_gradient, error);
   });
@@ -213,7 +218,7 @@ nlohmann::json PluginPlan::backward(const nlohmann::json& request) {
                                      .weight = tensors_.find("grad.weight"),
                                      .bias = tensors_.find("grad.bias")};
   const nlohmann::json seen = measure("backward", request, [&](lossgrid_error* error) {
-    return implementation_.table->backward(plan_, &in, &upstream, &gradients, error);
+    return implementation_.table->backward(plan_of_backward(), &in, &upstream, &gradients, error);
   });
   const std::vector<std::string> beyond = tensors_.written_in_padding();
   tensors_.write("grad.");
@@ -223,6 +228,12 @@ nlohmann::json PluginPlan::backward(const nlohmann::json& request) {
           {"changed", changed()},
           {"beyond", beyond},
           {"applied", groups_.applied()}};
+}
+
+/// Returns the own plan or, for the mutant with this change, that of the latest forward.
+void* PluginPlan::plan_of_backward() const {
+  const bool is_changed = change_.is_object() && change_.at("kind") == "latest_state";
+  return is_changed && latest_plan != nullptr ? latest_plan->plan_ : plan_;
 }
 
 std::vector<std::string> PluginPlan::changed() const {

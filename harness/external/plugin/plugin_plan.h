@@ -51,6 +51,7 @@ class PluginPlan {
   nlohmann::json measured(std::int64_t time_ns) const;
   lossgrid_inputs inputs();
   void finish_outputs();
+  void* plan_of_backward() const;
   std::vector<std::string> changed() const;
 
   const PluginImplementation& implementation_;

@@ -88,6 +88,8 @@ class LinearTensors final : public RankTensors {
     return SkipReason{"starts from hidden states"};
   }
 
+  void halve() override { lossgrid::halve(hidden_, pack_.problem.spec.dtype); }
+
   /// Nothing takes the place of hidden states, weight or bias.
   void keep_inputs() override {}
 
@@ -172,6 +174,15 @@ class LinearTensors final : public RankTensors {
 
   std::vector<double> row_gradient() const override {
     return as_doubles(grad_hidden_, pack_.problem.spec.dtype);
+  }
+
+  std::pair<std::vector<double>, std::vector<double>> weight_gradients() const override {
+    std::vector<double> again = as_doubles(grad_weight_.buffer(), DType::f32);
+    if (places_.has_bias) {
+      const std::vector<double> bias = as_doubles(grad_bias_.buffer(), DType::f32);
+      again.insert(again.end(), bias.begin(), bias.end());
+    }
+    return {again, std::vector<double>(before().begin(), before().end())};
   }
 
  private:

@@ -52,6 +52,8 @@ class LogitsTensors final : public RankTensors {
     return std::nullopt;
   }
 
+  void halve() override { lossgrid::halve(logits_, pack_.problem.spec.dtype); }
+
   void keep_inputs() override {
     kept_ = pack_.device.allocate(bytes(), "logits_copy", MemorySpace::device);
     pack_.device.copy(kept_.data(), logits_.data(), bytes());
@@ -124,6 +126,10 @@ class LogitsTensors final : public RankTensors {
 
   std::vector<double> row_gradient() const override {
     return as_doubles(gradient(), pack_.problem.spec.dtype);
+  }
+
+  std::pair<std::vector<double>, std::vector<double>> weight_gradients() const override {
+    return {};
   }
 
  private:

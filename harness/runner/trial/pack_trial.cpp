@@ -13,6 +13,7 @@
 #include "harness/loss/foreign_plan.h"
 #include "harness/runner/trial/heap_check.h"
 #include "harness/runner/trial/injected_nan.h"
+#include "harness/runner/trial/microbatch_in_flight.h"
 #include "harness/runner/trial/pack_checks.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/output_checks.h"
@@ -66,11 +67,8 @@ class PackTrial {
     result_.input_bytes = device_.tracker().live_bytes();
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
-    in_phase(RankPhase::plan, [&] {
-      RankCommunicators& groups = rank_.communicators;
-      const RankContext context{device_, groups.tp(), groups.cp(rank_.grid.cp), groups.stage()};
-      plan_ = setup_.implementation->plan(loss_problem_, context);
-    });
+    in_phase(RankPhase::plan,
+             [&] { plan_ = setup_.implementation->plan(loss_problem_, context()); });
     tokens_ = DeviceArray<float>(
         device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
         "token_outputs");
@@ -111,6 +109,11 @@ class PackTrial {
     if (faults == nullptr) return;
     faults->at_phase(phase);
     if (faults->injects_device_loss(phase)) device_.lose();
+  }
+
+  RankContext context() {
+    RankCommunicators& groups = rank_.communicators;
+    return {device_, groups.tp(), groups.cp(rank_.grid.cp), groups.stage()};
   }
 
   RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
@@ -188,23 +191,57 @@ class PackTrial {
     plan_->backward(tensors_->inputs(), gradients);
   }
 
-  /// Runs the pack a second time and compares the bits. Poisons the used buffers, outside of the
-  /// timed phases.
+  /// Runs the pack a second time, with another microbatch in flight where that can be, and compares
+  /// the bits. Poisons the used buffers, outside of the timed phases.
   void run_again() {
+    const std::optional<SkipReason> alone = not_in_flight(setup_);
+    std::optional<MicrobatchInFlight> other;
+    std::vector<double> first_gradient;
+    if (!alone) {
+      first_gradient = tensors_->row_gradient();
+      other.emplace(setup_, rank_pack(), context(), std::ssize(places_.rows));
+    }
     {
       const StageScope scope(Stage::run);
       tokens_.buffer().poison();
       tensors_->renew_gradients();
       restore_inputs();
       forward();
+      if (other) other->forward();
       backward();
+      if (other) other->backward();
       device_.synchronise();
     }
+    compare_with_first_run();
+    if (alone) {
+      result_.add_not_run("microbatches_in_flight", alone->text);
+    } else {
+      check_in_flight(first_gradient);
+    }
+  }
+
+  void compare_with_first_run() {
     PackFindings again;
     checks_.fingerprint(outputs_, *tensors_, again);
     result_.same_bits_again =
         fingerprint_result(outputs_.result) == fingerprint_result(result_.result) &&
         again.output_bits == result_.output_bits && again.gradient_bits == result_.gradient_bits;
+  }
+
+  /// Checks that the gradient of the run with another microbatch in flight is that of the first
+  /// run.
+  void check_in_flight(const std::vector<double>& first) {
+    std::optional<double> apart;
+    if (!result_.same_bits_again) {
+      apart = distance_in_flight(first, tensors_->row_gradient());
+      const auto [weight_again, weight_first] = tensors_->weight_gradients();
+      if (!apart) apart = distance_in_flight(weight_first, weight_again);
+    }
+    result_.add_invariant(
+        "microbatches_in_flight", !apart,
+        fmt::format("rank {}: the gradient is off by {:.2g} of its norm if a second microbatch has "
+                    "its forward before this one's backward (1F1B): state outside of the plan?",
+                    rank_.rank, apart.value_or(0)));
   }
 
   /// Adds what loaded code in another process wrote outside of its tensors.

@@ -18,4 +18,13 @@ std::vector<double> as_doubles(const Buffer& buffer, DType dtype) {
   return values;
 }
 
+void halve(Buffer& buffer, DType dtype) {
+  const HostView view(buffer);
+  dispatch_floating(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (T& x : view.as<T>()) x = static_cast<T>(static_cast<double>(x) / 2);
+  });
+  view.write_back();
+}
+
 }  // namespace lossgrid

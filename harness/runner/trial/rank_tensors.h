@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/core/skip_reason.h"
@@ -45,6 +46,8 @@ class RankTensors {
   virtual std::uint64_t input_bits() const = 0;
   /// Adds `amount` to all logits, or returns a reason and changes nothing.
   virtual std::optional<SkipReason> shift(double amount) = 0;
+  /// Halves logits or hidden states: inputs of another microbatch, legal in every regime of values.
+  virtual void halve() = 0;
   /// Keeps a copy of the inputs that implementations may overwrite, for restore_inputs().
   virtual void keep_inputs() = 0;
   /// Restores the original inputs: from the copy, or else from their source.
@@ -73,6 +76,9 @@ class RankTensors {
   virtual std::vector<std::string> gradient_invariants() const = 0;
   /// Returns the gradient of the rank's rows, [T_c, V_t] or [hidden_rows, H].
   virtual std::vector<double> row_gradient() const = 0;
+  /// Returns the gradients of weight and bias behind renew_gradients() and a second run, and those
+  /// that the first run left; both are empty where there are no weights.
+  virtual std::pair<std::vector<double>, std::vector<double>> weight_gradients() const = 0;
 };
 
 std::unique_ptr<RankTensors> make_logits_tensors(const RankPack& pack);
@@ -112,5 +118,7 @@ class MaskTensor {
 
 /// Returns the elements of a floating tensor in float64.
 std::vector<double> as_doubles(const Buffer& buffer, DType dtype);
+/// Halves the elements of a floating tensor.
+void halve(Buffer& buffer, DType dtype);
 
 }  // namespace lossgrid

@@ -14,7 +14,8 @@
 namespace lossgrid {
 namespace {
 
-// Passes forward: 0 is checked, 1 is the second run, 2 has shifted logits. Backward: 0 and 1.
+// Passes forward: 0 is checked, 1 is the second run, 2 the microbatch in flight beside it, 3 has
+// shifted logits. Backward: 0, 1, and 2 of the microbatch in flight.
 std::atomic<int> passes{0};
 std::atomic<double> shifted_logprob{0};
 
@@ -89,7 +90,7 @@ TEST(ShiftedRun, KeepsTheLogprobOfEveryRow) {
       shifted_logprob = -2.0794415416798357 - share * bound;
       EXPECT_EQ(failures_of_pass(
                     [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
-                      if (!outputs || passes++ != 2) return;
+                      if (!outputs || passes++ != 3) return;
                       outputs->tokens.logprobs[2] = static_cast<float>(shifted_logprob);
                     },
                     std::string("lens=4 vocab=8 mask=all scale=0 dtype=") + dtype),
@@ -107,6 +108,52 @@ TEST(ShiftedRun, HasShiftedLogits) {
                 },
                 "lens=4 vocab=8 mask=all scale=0"),
             "shift_invariance ");
+}
+
+/// First input of the latest forward, whatever its plan.
+std::atomic<float> latest_input{0};
+/// Changes a gradient for which a plan has another input than the latest forward had.
+std::atomic<void (*)(LossGradients&)> mix_up{nullptr};
+
+void share_state(const LossInputs& inputs, LossOutputs* outputs, LossGradients* gradients) {
+  const float first =
+      *static_cast<const float*>(inputs.logits != nullptr ? inputs.logits : inputs.hidden);
+  if (outputs) latest_input = first;
+  if (gradients && first != latest_input) mix_up.load()(*gradients);
+}
+
+TEST(MicrobatchesInFlight, FindsStateOutsideOfThePlan) {
+  const char* both = "microbatches_in_flight run_to_run ";
+  mix_up = [](LossGradients& gradients) { static_cast<float*>(gradients.logits)[0] += 1; };
+  EXPECT_EQ(failures_of_pass(share_state), both);
+  EXPECT_EQ(failures_of_pass(share_state, "lens=8+8 vocab=24 mask=all microbatches=2"), both);
+  const char* linear = "lens=8 vocab=24 hidden=6 mask=all";
+  mix_up = [](LossGradients& gradients) { static_cast<float*>(gradients.hidden)[0] = NAN; };
+  EXPECT_EQ(failures_of_pass(share_state, linear, "linear_ce"), both);
+  mix_up = [](LossGradients& gradients) { gradients.weight[0] += 10; };
+  EXPECT_EQ(failures_of_pass(share_state, linear, "linear_ce"), both);
+}
+
+TEST(MicrobatchesInFlight, LeavesOtherOrdersOfAdditionsToTheVerdictOnBits) {
+  mix_up = [](LossGradients& gradients) { next_bits(static_cast<float*>(gradients.logits)[0]); };
+  EXPECT_EQ(failures_of_pass(share_state), "run_to_run ");
+}
+
+TEST(MicrobatchesInFlight, RunWhereTheyCan) {
+  const auto status = [](const char* base, const std::string& text) {
+    const TrialSetup setup = make_trial(prepare(make_problem(parse_case(text))), base, {1, 1});
+    for (const InvariantRecord& invariant :
+         run_trial(setup, std::chrono::seconds(60)).record.invariants) {
+      if (invariant.name == "microbatches_in_flight") return invariant.status + invariant.detail;
+    }
+    return std::string("missing");
+  };
+  EXPECT_EQ(status("fused", "lens=8 vocab=24"), "passed");
+  EXPECT_EQ(status("linear_ce", "lens=8 vocab=24 hidden=6"), "passed");
+  EXPECT_EQ(status("one_sweep", "lens=8 vocab=24 statistics=false"),
+            "not_runforward and backward are one call");
+  EXPECT_EQ(status("fused", "lens=2100 vocab=500 statistics=false"),
+            "not_runmore than 2^20 logits");
 }
 
 }  // namespace

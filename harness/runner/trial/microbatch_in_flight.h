@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// `MicrobatchInFlight`: another microbatch of a pack's shape, with a plan and buffers of its own.
+// Its passes run between those of the pack: forward, forward, backward, backward, as in a pipeline
+// with one forward and one backward in turn (1F1B; Narayanan et al. 2021, "Efficient large-scale
+// language model training on GPU clusters", figure 4). An implementation that keeps what its
+// backward needs anywhere but in its plan then gets a wrong gradient.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "harness/core/skip_reason.h"
+#include "harness/runner/trial/rank_tensors.h"
+#include "harness/runner/trial/trial_setup.h"
+
+namespace lossgrid {
+
+class MicrobatchInFlight {
+ public:
+  /// Plans the microbatch. Collective over context.stage; `tokens` per-token outputs a plan.
+  MicrobatchInFlight(const TrialSetup& setup, const RankPack& pack, RankContext context,
+                     std::int64_t tokens);
+
+  void forward();
+  void backward();
+
+ private:
+  std::unique_ptr<RankTensors> tensors_;
+  DeviceArray<float> tokens_;
+  LossOutputs outputs_;
+  std::unique_ptr<LossPlan> plan_;
+};
+
+/// Returns a reason if no second microbatch runs beside the packs of a trial.
+std::optional<SkipReason> not_in_flight(const TrialSetup& setup);
+
+/// Returns |again - first| / |first| (Euclidean norms) if it is more than a hundredth, which no
+/// order of additions explains, nullopt otherwise. Elements that are not finite in both are left
+/// out; one that is finite in `first` alone gives infinity.
+std::optional<double> distance_in_flight(const std::vector<double>& first,
+                                         const std::vector<double>& again);
+
+}  // namespace lossgrid
