@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/loss/tape.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -9,6 +10,10 @@
 namespace lossgrid {
 namespace {
 
+bool is_same(const Enclosure& a, const Enclosure& b) {
+  return a.value == b.value && a.low == b.low && a.high == b.high;
+}
+
 // Returns the derivatives of max(x, y) by x and y, or those of min(x, y) with sign -1.
 std::pair<Enclosure, Enclosure> choose_larger(const Var& x, const Var& y, double sign) {
   const Enclosure a = sign * x.enclosure();
@@ -16,8 +21,9 @@ std::pair<Enclosure, Enclosure> choose_larger(const Var& x, const Var& y, double
   if (a.low > b.high) return {1.0, 0.0};
   if (b.low > a.high) return {0.0, 1.0};
   // One number in both places, as in a clipped objective inside its clip range: float32 sees equal
-  // arguments as well.
-  if (a.value == b.value && a.low == b.low && a.high == b.high) return {0.5, 0.5};
+  // arguments as well. Two numbers of the same interval may still differ.
+  const bool are_known = a.is_exact() && b.is_exact() && a.value == b.value;
+  if (are_known || Tape::is_one_number(x, y)) return {0.5, 0.5};
   const double to_a = a.value > b.value ? 1 : a.value < b.value ? 0 : 0.5;
   const Enclosure share = Tape::straddled(x, y, to_a, 0.5);
   Enclosure rest(1 - share.value);
@@ -57,6 +63,24 @@ Var Tape::push_node(const Enclosure& result) {
 void Tape::push_argument(const Var& a, const Enclosure& derivative) {
   const bool is_zero = derivative.low == 0 && derivative.high == 0;
   if (a.tape_ != nullptr && !is_zero) arguments_.push_back({a.node_, derivative});
+}
+
+bool Tape::is_one_number(const Var& a, const Var& b) {
+  const Tape* tape = a.tape_;
+  if (tape == nullptr || tape != b.tape_) return false;
+  if (a.node_ == b.node_) return true;
+  const auto arguments = [&](std::int64_t node) {
+    const std::int64_t end = node + 1 < tape->nodes()
+                                 ? tape->nodes_[node + 1].first_argument
+                                 : static_cast<std::int64_t>(tape->arguments_.size());
+    return std::span(tape->arguments_).first(end).subspan(tape->nodes_[node].first_argument);
+  };
+  const std::span<const Argument> of_a = arguments(a.node_);
+  const std::span<const Argument> of_b = arguments(b.node_);
+  return is_same(a.enclosure_, b.enclosure_) && !of_a.empty() &&
+         std::ranges::equal(of_a, of_b, [](const Argument& x, const Argument& y) {
+           return x.node == y.node && is_same(x.derivative, y.derivative);
+         });
 }
 
 Enclosure Tape::straddled(const Var& a, const Var& b, double value, double tie) {

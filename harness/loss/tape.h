@@ -58,6 +58,9 @@ class Tape {
   /// True if an interval has straddled a switch.
   bool straddles() const { return straddles_; }
 
+  /// True if both are one node, or made in the same way of the same nodes.
+  static bool is_one_number(const Var& a, const Var& b);
+
   /// Returns the share of the first side, in [0, 1], at a switch that the intervals of its
   /// arguments straddle; `value`: that of the numbers themselves, `tie`: at a tie.
   static Enclosure straddled(const Var& a, const Var& b, double value, double tie);

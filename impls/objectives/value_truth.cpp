@@ -12,10 +12,6 @@
 namespace lossgrid {
 namespace {
 
-bool is_same(const Enclosure& a, const Enclosure& b) {
-  return a.low == b.low && a.high == b.high;
-}
-
 /// Returns a + b as a float32 computation may have it: exact where it is a float32 itself.
 Enclosure float32_sum(double a, const Enclosure& b) {
   const double sum = a + b.value;
@@ -23,15 +19,9 @@ Enclosure float32_sum(double a, const Enclosure& b) {
   return b.is_exact() && is_float32 ? Enclosure(sum) : Enclosure(a) + b;
 }
 
-/// Returns max(value, low), closed: it passes a gradient on at its end.
-Var raised(const Var& value, const Enclosure& low) {
-  const Enclosure& own = value.enclosure();
-  return own.is_exact() && is_same(own, low) ? value : max(value, Var(low));
-}
-
-Var lowered(const Var& value, const Enclosure& high) {
-  const Enclosure& own = value.enclosure();
-  return own.is_exact() && is_same(own, high) ? value : min(value, Var(high));
+/// True for known distances of one size, whose losses are equal in every arithmetic.
+bool is_tie(const Enclosure& a, const Enclosure& b) {
+  return a.is_exact() && b.is_exact() && std::abs(a.value) == std::abs(b.value);
 }
 
 struct TrueValueLoss {
@@ -109,14 +99,19 @@ class ValueTruth {
     if (!options_.clips()) return {whole};
     const double old_value = input(TokenInput::old_values, token);
     const Enclosure clip = rounded_option(options_.clip).enclosure();
+    const Enclosure low = float32_sum(old_value, -clip);
+    const Enclosure high = float32_sum(old_value, clip);
+    // Inside, ends included, both losses are one number. Half of the gradient is that of each.
+    const Enclosure& own = value.enclosure();
+    if (low.high <= own.low && own.high <= high.low) return {whole};
     tape.take_side(side == Side::either ? side : Side::second);
-    const Var clipped =
-        lowered(raised(value, float32_sum(old_value, -clip)), float32_sum(old_value, clip));
+    const Var clipped = min(max(value, Var(low)), Var(high));
     const Var of_clipped = loss_of_distance(clipped - target);
+    if (is_tie(float32_sum(-target, own), float32_sum(-target, clipped.enclosure()))) {
+      return {Tape::record(whole.enclosure(), whole, 0.5, of_clipped, 0.5)};
+    }
     tape.take_side(side);
-    const bool is_tie = is_same(whole.enclosure(), of_clipped.enclosure());
-    return {max(whole, of_clipped),
-            is_tie ? 0.0 : is_positive(of_clipped.enclosure() - whole.enclosure())};
+    return {max(whole, of_clipped), is_positive(of_clipped.enclosure() - whole.enclosure())};
   }
 
   /// Returns d^2 / 2, or Huber's loss. Both are the same to first order at its bend.

@@ -27,7 +27,26 @@ TEST(TapeSwitches, MaxAndMinPassToOneSideOrHoldBoth) {
   expect_both(tape.variable(Enclosure::around(2, 0.4)), 0, 0, 0);
   expect_both(tape.variable(Enclosure::around(1.5, 0.4)), 0, 0, 1);
   expect_both(tape.variable(Enclosure::around(1, 0.2)), 0.5, 0, 1);
-  expect_both(tape.variable(Enclosure::around(1, 0.4)), 0.5, 0.5, 0.5);
+  expect_both(tape.variable(Enclosure::around(1, 0.4)), 0.5, 0, 1);  // may be another number
+}
+
+TEST(TapeSwitches, OneNumberTiesWithItselfAndExactNumbersWithTheirEquals) {
+  Tape tape;
+  const Var x = tape.variable(Enclosure::around(1, 0.4));
+  const Enclosure of_itself = derivative(tape, max(x, x), x);
+  EXPECT_EQ(of_itself.value, 1);
+  EXPECT_LT(roundoffs(of_itself), 5);  // the sum of two halves
+  const Var y = tape.variable(2.0);
+  expect_exactly(derivative(tape, max(y, 2.0), y), 0.5);
+  expect_exactly(derivative(tape, min(y, tape.variable(2.0)), y), 0.5);
+  EXPECT_FALSE(tape.straddles());
+  // |d| near 0: either sign, and the tie of both.
+  const Var d = tape.variable(Enclosure::around(0, 0x1p-24));
+  const Enclosure of_size = derivative(tape, max(d, -d), d);
+  EXPECT_EQ(of_size.value, 0);
+  EXPECT_NEAR(of_size.low, -1, 1e-6);
+  EXPECT_NEAR(of_size.high, 1, 1e-6);
+  EXPECT_TRUE(tape.straddles());
 }
 
 TEST(TapeSwitches, AMaximumInsideTheClipRangeHasOneDerivative) {
