@@ -51,6 +51,11 @@ struct OtherInterpolation : ClippedPgFormulas {
   }
 };
 
+/// `SelectsByInput`: selections read prev_logprobs, which nobody has written.
+struct SelectsByInput : ClippedPgFormulas {
+  static bool selects_by_proximal(const ClippedPgOptions& /*options*/) { return false; }
+};
+
 /// `LackingTokensTakePart`: their log weights are in the sums that reject sequences.
 struct LackingTokensTakePart : ClippedPgFormulas {
   template <typename Real>
@@ -66,6 +71,13 @@ struct RatioToPrevious : ClippedPgFormulas {
     return p;
   }
 };
+
+/// True if the choice of tokens depends on the proximal policy.
+bool selects_by_approximation(const ClippedPgOptions& options) {
+  const Selection by = options.selection();
+  return options.approximates_proximal() &&
+         (by == Selection::second_moment || by == Selection::clip_cov);
+}
 
 /// Calls f(slot) for tokens that are masked because their generation log-probability is not finite:
 /// other inputs of them are no poison.
@@ -216,6 +228,18 @@ const RegisteredMutant proximal_mutants[] = {
         .strategy = "cp_local",
         .objective = weighted_log_probability,
         .seen_in = "verl 0.9.1, by design",
+        .rejected_by = "loss",
+    }),
+    RegisteredMutant({
+        .catalogue_id = "M271",
+        .name = "selection_by_input_alone",
+        .what = "tokens are selected by the input prev_logprobs where the proximal policy is "
+                "approximated, and there is none",
+        .strategy = "cp_local",
+        .objective =
+            [](const ObjectiveSpec& spec) {
+              return with_formulas<SelectsByInput>(spec, selects_by_approximation);
+            },
         .rejected_by = "loss",
     }),
 };

@@ -39,8 +39,10 @@ class ClippedPgObjective final : public Objective {
 
   std::string_view kind() const override { return "clipped_pg"; }
   ObjectiveSizes sizes() const override {
-    // The second moment is one of inputs, which every rank has.
-    const bool has_numbers = options_.selects() && options_.selection() != Selection::second_moment;
+    // The second moment is one of inputs, which every rank has, unless prev is approximated.
+    const bool by_inputs = options_.selection() == Selection::second_moment &&
+                           !Formulas::selects_by_proximal(options_);
+    const bool has_numbers = options_.selects() && !by_inputs;
     return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima,
             has_numbers ? 1 : 0};
   }
@@ -152,7 +154,9 @@ class ClippedPgObjective final : public Objective {
 
   void select(const PackedBatch& batch, std::span<const double> numbers,
               std::span<std::uint8_t> selected) const override {
-    select_tokens<Formulas>(options_, selection_tokens(batch, numbers), selected);
+    SelectionTokens tokens = selection_tokens(batch, numbers);
+    for (SelectionToken& token : tokens) token.prev = previous(token);
+    select_tokens<Formulas>(options_, tokens, selected);
   }
 
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
@@ -200,6 +204,15 @@ class ClippedPgObjective final : public Objective {
 
   Terms terms(const PackedBatch& batch) const {
     return {options_, columns_, batch.denominators, weight_scale(batch)};
+  }
+
+  /// Returns the log-probability of the proximal policy, an input unless it is approximated.
+  Real previous(const SelectionToken& token) const {
+    if (!Formulas::selects_by_proximal(options_)) return static_cast<Real>(token.prev);
+    const Real share = Formulas::proximal_share(static_cast<Real>(token.version),
+                                                static_cast<Real>(*options_.current_version));
+    return Formulas::proximal(options_.prox_logp_method, static_cast<Real>(token.number),
+                              static_cast<Real>(token.generation), share);
   }
 
   /// Returns what makes the mean weight of the global batch 1.

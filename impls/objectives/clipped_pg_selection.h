@@ -22,20 +22,23 @@ namespace lossgrid {
 
 struct PackedBatch;
 
-/// A valid token.
+/// A valid token. The table of all of them is on the heap, which has 64 bytes for a token
+/// (harness/runner/trial/heap_check.h).
 struct SelectionToken {
   std::int64_t place = 0;     // its row of the padded pack
-  std::int64_t sequence = 0;  // of the pack
-  std::int64_t position = 0;  // in its sequence
+  std::int32_t sequence = 0;  // of the pack
+  std::int32_t position = 0;  // in its sequence
   double number = 0;          // log-probability or entropy, whichever the selection is by
-  double advantage = 0;
-  double prev = 0;
-  double generation = 0;
+  double prev = 0;            // of the proximal policy
+  float advantage = 0;
+  float generation = 0;
+  float version = 0;
 };
+static_assert(sizeof(SelectionToken) < 64);
 using SelectionTokens = std::vector<SelectionToken>;
 
-/// Returns the valid tokens in the order of the batch; `numbers`: by row of the padded pack, or
-/// empty.
+/// Returns the valid tokens in the order of the batch, with inputs that are missing as 0;
+/// `numbers`: by row of the padded pack, or empty.
 SelectionTokens selection_tokens(const PackedBatch& batch, std::span<const double> numbers);
 
 /// The pieces of selections, on the host.
@@ -163,7 +166,7 @@ std::vector<std::size_t> large_second_moments(const ClippedPgOptions& options,
                                               const SelectionTokens& tokens) {
   std::vector<double> moments;
   for (const SelectionToken& token : tokens) {
-    const double distance = token.generation - token.prev;
+    const double distance = static_cast<double>(token.generation) - token.prev;
     moments.push_back(distance * distance);
   }
   std::vector<std::size_t> order = Formulas::largest_first(moments);

@@ -253,8 +253,11 @@ class SelectionTruth {
         [&](std::size_t a, std::size_t b) {
           return number(a).value > number(b).value || (number(a).value == number(b).value && a < b);
         },
-        [&](std::size_t a, std::size_t b) {  // numbers of inputs: equal ones are equal anywhere
-          if (number(a).value == number(b).value) return a < b ? 1 : -1;
+        [&](std::size_t a, std::size_t b) {
+          // Equal ones are equal anywhere if they are of inputs alone, or no rounding is in them.
+          const bool are_same =
+              !options_.approximates_proximal() || (number(a).is_exact() && number(b).is_exact());
+          if (are_same && number(a).value == number(b).value) return a < b ? 1 : -1;
           return larger(number(a), number(b));
         });
     for (const Enclosure& is_large : large) {

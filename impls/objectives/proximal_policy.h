@@ -34,6 +34,12 @@ struct ProximalFormulas {
     return std::log((1 - share) * std::exp(q) + share * std::exp(x) + little);
   }
 
+  /// True if selections of tokens go by the proximal policy that is approximated, which is not an
+  /// input. On the host.
+  static bool selects_by_proximal(const ClippedPgOptions& options) {
+    return options.approximates_proximal();
+  }
+
   /// The logarithm of the ratio of x to a policy without a gradient, in which x has `share`; slope
   /// by x.
   template <typename Real>

@@ -278,7 +278,12 @@ inline std::vector<Options> selections() {
           second_moment("0.001", kReinforce),
           second_moment("0.1", both(kSapo, truncation("\"icepop\""))),
           second_moment("0.02", both(kVespo, kAggregations[3])),
-          second_moment("0.08", both(kDro, kNoKl))};
+          second_moment("0.08", both(kDro, kNoKl)),
+          clip_cov("0.2", proximal("\"loglinear\"")),
+          kl_cov("0.3", proximal("\"linear\"")),
+          second_moment("0.002", proximal("\"loglinear\"")),
+          second_moment("0.002", proximal("\"linear\"", corrects)),
+          top_entropy("0.25", proximal("\"linear\""))};
 }
 
 /// Returns every legal combination of the options of the ratio, the KL penalty, importance weights

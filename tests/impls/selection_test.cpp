@@ -111,6 +111,37 @@ TEST(Selection, LargestSecondMomentsAreDroppedUntilTheMeanIsSmall) {
   EXPECT_EQ(selected_by(second_moment("0.01"), moments({1, 1, 0.5})), (Tokens{0, 1}));
 }
 
+/// Tokens of version 1 of 5, x - generation apart: prev is generation + 3/4 of that.
+ObjectiveBatch of_old_version(const std::vector<PickedToken>& tokens) {
+  ObjectiveBatch data = picked_batch({tokens, {}});
+  for (std::int64_t slot = 1; slot <= std::ssize(tokens); ++slot) {
+    const PickedToken& token = tokens[static_cast<std::size_t>(slot - 1)];
+    set_input(data, TokenInput::prev_logprobs, slot, kPoison);  // nobody has it
+    set_input(data, TokenInput::generation_logprobs, slot, token.x - token.ratio_log);
+    set_input(data, TokenInput::versions, slot, 1);
+  }
+  return data;
+}
+
+TEST(Selection, GoesByTheProximalPolicyThatIsApproximated) {
+  const Options loglinear = proximal("\"loglinear\"");
+  // prev - generation is 0.75, 0, -0.375, 0.75: squares 0.5625, 0, 0.140625, 0.5625.
+  const ObjectiveBatch moments =
+      of_old_version({{.ratio_log = 1}, {}, {.ratio_log = -0.5}, {.ratio_log = 1}});
+  EXPECT_EQ(selected_by(second_moment("0.3", loglinear), moments), Tokens{0});
+  EXPECT_EQ(selected_by(second_moment("0.2", loglinear), moments), (Tokens{0, 3}));
+  EXPECT_EQ(selected_by(second_moment("0.07", loglinear), moments), (Tokens{0, 2, 3}));
+  // x - prev is a fourth of x - generation: a ratio of e^0.25 is clipped, one of e^0.15 is not.
+  const auto candidates = [](double above, double below) {
+    return of_old_version({{.x = -2.5, .advantage = -1, .ratio_log = below},
+                           {.x = -1.5, .advantage = 1, .ratio_log = above}});
+  };
+  const Options all = clip_cov("1", loglinear);
+  EXPECT_EQ(selected_by(all, candidates(0.6, -0.6)), (Tokens{0, 1}));
+  EXPECT_EQ(selected_by(all, candidates(1, -0.6)), Tokens{0});
+  EXPECT_EQ(selected_by(all, candidates(0.6, -1)), Tokens{1});
+}
+
 /// Advantages around their mean 0, log-probabilities around their mean -2.
 ObjectiveBatch with_covariances() {
   // Covariances 0.5, -0.5, 1, 0.25 with a ratio that PPO clips, 0.5, -0.25, 0.
@@ -236,9 +267,10 @@ TEST(SelectionOptions, AskForTheWholeBatchAndForWhatTheyAreBy) {
     EXPECT_EQ(needs.draws, parsed.selection() == Selection::clip_cov);
     EXPECT_EQ(needs.terms.has(RowTerm::entropy),
               options.contains("top_entropy_quantile") || options.contains("entropy_coefficient"));
-    // Second moments are those of inputs, which no rank has to send.
-    EXPECT_EQ(make_clipped_pg(options)->sizes().selection_numbers,
-              options.contains("m2_threshold") ? 0 : 1);
+    // Second moments are those of inputs, which no rank has to send, unless prev is approximated.
+    const bool by_inputs =
+        options.contains("m2_threshold") && !options.contains("prox_logp_method");
+    EXPECT_EQ(make_clipped_pg(options)->sizes().selection_numbers, by_inputs ? 0 : 1);
   }
 }
 

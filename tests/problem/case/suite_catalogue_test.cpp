@@ -44,6 +44,7 @@ TEST(Suites, OfTheRepositoryAreRight) {
                                    "perf_slow_paths",
                                    "perf_smoke",
                                    "peers",
+                                   "regress/approximated_selection",
                                    "regress/bf16_gradient_bias",
                                    "regress/c0_bin_fill",
                                    "smoke",
