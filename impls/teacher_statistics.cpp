@@ -24,7 +24,8 @@ std::int64_t column_floats(const LossProblem& problem, std::int64_t capacity) {
 }
 
 std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity) {
-  return problem.grid.tp > 1 ? problem.grid.tp * 2 * merged_pairs_of(problem) * capacity : 0;
+  const std::int64_t ranks = problem.vocab_ranks();
+  return ranks > 1 ? ranks * 2 * merged_pairs_of(problem) * capacity : 0;
 }
 
 std::int64_t sum_floats(const LossProblem& problem, std::int64_t capacity) {
@@ -45,7 +46,7 @@ TeacherStatistics::TeacherStatistics(Device& device, const LossProblem& problem,
                                      std::int64_t capacity)
     : device_(device),
       divergence_(problem.terms().divergence),
-      ranks_(problem.grid.tp),
+      ranks_(problem.vocab_ranks()),
       pairs_(pairs_of(problem)),
       columns_(device, column_floats(problem, capacity), "statistics"),
       gathered_(device, gathered_floats(problem, capacity), "statistics_gathered"),
@@ -61,7 +62,7 @@ std::int64_t TeacherStatistics::bytes(const LossProblem& problem, std::int64_t c
 
 void TeacherStatistics::add_merges(const LossProblem& problem, std::int64_t rows,
                                    std::int64_t times, CollectiveCounts& tp) {
-  if (!problem.has_teacher() || problem.grid.tp == 1) return;
+  if (!problem.has_teacher() || problem.vocab_ranks() == 1) return;
   if (const std::int64_t pairs = merged_pairs_of(problem); pairs > 0) {
     tp.add(Collective::all_gather, times, kFloatBytes * 2 * pairs * rows);
   }

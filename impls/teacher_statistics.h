@@ -47,7 +47,7 @@ class TeacherStatistics {
   const std::int64_t ranks_;
   const std::int64_t pairs_;   // of shift and sum: of the teacher, and on its support
   FloatArray columns_;         // [capacity] of every column, by block
-  FloatArray gathered_;        // [tp] of them
+  FloatArray gathered_;        // [ranks of the vocabulary] of them
   FloatArray sums_;            // [2, rows] by block: of the teacher, of the student
   FloatArray unused_;          // [capacity] logits of targets
   DeviceArray<TailRow> tail_;  // [capacity] where there are tails
