@@ -34,13 +34,16 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
       if (got.terms[term].empty()) continue;
       double want = row.term(term);
       if (term == RowTerm::divergence && std::isnan(want)) continue;
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      double number = got.terms[term][k];
+      if (number == -kInfinity && row.may_overflow(term)) number = want;
       double bound = term_bound(row, term, serial_adds, problem.spec.dtype);
       if (term == RowTerm::top1) {
         // It is one of two numbers also where either is right.
-        if (bound > 0) want = got.terms[term][k] == 0 ? 0 : 1;
+        if (bound > 0) want = number == 0 ? 0 : 1;
         bound = 0;
       }
-      of_terms[c].add_float32(got.terms[term][k], want, bound, at);
+      of_terms[c].add_float32(number, want, bound, at);
     }
   }
   std::vector<Check> checks;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/row_truth.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +28,19 @@ bool RowTruth::may_change_top() const {
   constexpr double kSmallestNormal = std::numeric_limits<float>::min();
   if (std::abs(target_logit) < 2 * kSmallestNormal) most += 2 * kSmallestNormal;
   return most > 0 && std::abs(margin) <= most;
+}
+
+bool RowTruth::may_overflow(RowTerm which) const {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const double of_distances = vocab * mean_distance;
+  switch (which) {
+    case RowTerm::mean_logprob:
+      return std::max(of_distances, -vocab * mean_logprob()) > kLargest;
+    case RowTerm::mean_logit:
+      return std::max(of_distances, -finite * mean_logit()) > kLargest;
+    default:
+      return false;
+  }
 }
 
 double RowTruth::term(RowTerm which) const {

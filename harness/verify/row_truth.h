@@ -61,6 +61,9 @@ struct RowTruth {
   bool may_change_top() const;
   /// Returns any of them; NaN for a divergence that there is not.
   double term(RowTerm which) const;
+  /// True for a mean over the vocabulary that may be -inf in float32, in which the sum that it is
+  /// made of overflows: of distances from the maximum, of ln p or of the logits themselves.
+  bool may_overflow(RowTerm which) const;
   /// Returns ln p + H = x - m + sum p |x - m| of the column with logit x and probability p, whose
   /// mean over p is 0; 0 where p is 0.
   double centred_logprob(double x, double p) const { return p > 0 ? x - max + spread : 0; }

@@ -187,7 +187,9 @@ Enclosure known_term(const RowTruth& row, RowTerm term, int serial_adds, DType l
   if (term == RowTerm::logsumexp && row.vocab == 1 && bound <= kSmallestNormalF32 && !is_denormal) {
     return value;
   }
-  return known_float32(value, bound);
+  Enclosure known = known_float32(value, bound);
+  if (row.may_overflow(term)) known.low = -std::numeric_limits<double>::infinity();
+  return known;
 }
 
 Enclosure known_logprob(const RowTruth& row, int serial_adds) {

@@ -2,6 +2,7 @@
 // Checks of the numbers about predictions against rows worked out on paper: their bounds are sharp,
 // and top-1 is exact but where roundings of the logits decide.
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,21 @@ TEST(PredictionChecks, LogitsOfMinusInfinityAreNotInTheMean) {
   expect_sharp("mean_logit", [&](double share) {
     return prediction_passes(row, RowTerm::mean_logit, kMeanLogit + share * kMeanLogitBound);
   });
+}
+
+TEST(PredictionChecks, AMeanWhoseSumOverflowsFloat32MayBeMinusInfinity) {
+  constexpr double kLowest = std::numeric_limits<float>::lowest();
+  const OneRow row(DType::f32, {0, kLowest, kLowest, 0}, 0);
+  EXPECT_TRUE(prediction_passes(row, RowTerm::mean_logit, kLowest / 2));
+  EXPECT_TRUE(prediction_passes(row, RowTerm::mean_logit, -HUGE_VAL));
+  EXPECT_FALSE(prediction_passes(row, RowTerm::mean_logit, HUGE_VAL));
+  EXPECT_FALSE(prediction_passes(row, RowTerm::mean_logit, kLowest / 4));
+  EXPECT_FALSE(prediction_passes(row, RowTerm::mean_logit, std::nan("")));
+  EXPECT_TRUE(row.truth.rows[0].may_overflow(RowTerm::mean_logprob));
+  // One of them is a sum that float32 has.
+  const OneRow alone(DType::f32, {0, kLowest, 0, 0}, 0);
+  EXPECT_FALSE(prediction_passes(alone, RowTerm::mean_logit, -HUGE_VAL));
+  EXPECT_FALSE(alone.truth.rows[0].may_overflow(RowTerm::mean_logprob));
 }
 
 /// The only top-1 that passes; -1 for either.
