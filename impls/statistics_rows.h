@@ -218,7 +218,9 @@ struct WriteRow {
     const bool predicts = targets[r] >= 0;
     // The sum of one logit alone is 1, and exponentials of kernels only come close to that.
     const float log_sum = vocab == 1 ? 0.0f : std::log(columns.at(Columns::kSum, r));
-    const float target = columns.at(Columns::kTarget, r);
+    float target = columns.at(Columns::kTarget, r);
+    // Its distance from itself is 0, that of a float64 logit from a float32 shift may be another.
+    if (vocab == 1 && -infinity() < target && target < infinity()) target = 0;
     const bool is_filtered = zeroes_filtered && target == -infinity();
     out.logprobs[r] = predicts && !is_filtered ? target - log_sum : 0.0f;
     for (int k = 0; k < kRowTerms; ++k) {

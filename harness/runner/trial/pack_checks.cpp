@@ -18,6 +18,7 @@
 namespace lossgrid {
 namespace {
 
+constexpr const char* kNoVocabulary = "a head without a vocabulary has no probabilities";
 constexpr const char* kNotGiven = "the implementation does not return it";
 
 }  // namespace
@@ -72,6 +73,7 @@ void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings
   // Adds the invariant that `holds` is true for the value of every row that has a truth.
   const auto check_rows = [&](const std::string& name, bool is_given, std::span<const float> values,
                               const auto& holds) {
+    if (problem.spec.head != Head::lm) return findings.add_not_run(name, kNoVocabulary);
     if (!is_given) return findings.add_not_run(name, kNotGiven);
     for (std::size_t k = 0; k < places.rows.size(); ++k) {
       const RowPlace& place = places.rows[k];

@@ -276,6 +276,9 @@ class PackTrial {
     if (!description_.outputs.logprobs) {
       return SkipReason{"the implementation returns no log-probabilities"};
     }
+    if (problem_.spec.head != Head::lm) {
+      return SkipReason{"the number of a head without a vocabulary is not one of distances"};
+    }
     if (problem_.untransformed != nullptr) return SkipReason{"the logits are transformed"};
     return tensors_->shift(kShift);
   }

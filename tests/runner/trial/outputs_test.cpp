@@ -121,6 +121,16 @@ TEST(Outputs, OfLogprobsAloneAllButTheirOwnMetricsAreJudged) {
   EXPECT_TRUE(trial.record.metrics.contains("ppl_avg"));
 }
 
+TEST(Outputs, OfAHeadWithoutAVocabularyAreNoProbabilities) {
+  const TrialOutcome trial =
+      run_part("objective=value head=value dtype=f64 values=all_negative lens=5+8 mask=all seed=1",
+               right_one(), Outputs(), {1, 2});
+  EXPECT_EQ(trial.record.status, TrialStatus::passed) << trial.record.reason;
+  for (const char* name : {"logprobs_nonpositive", "shift_invariance"}) {
+    EXPECT_EQ(status_of_invariant(trial.record, name), "not_run") << name;
+  }
+}
+
 TEST(Outputs, OfALossAndItsGradientNothingByTokenIsAsked) {
   Outputs given;
   given.logprobs = given.entropy = given.vocab_range = given.owned_labels = false;
