@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -60,6 +61,14 @@ struct ObjectiveTokens {
             static_cast<std::int32_t>(std::min(range.end - first, count))};
   }
 };
+
+/// Returns a gradient as float32, the largest one for those beyond it: times a probability or a
+/// slope of 0 an infinite one is no number.
+template <typename Real>
+constexpr float as_gradient(Real x) {
+  constexpr auto kLargest = static_cast<Real>(std::numeric_limits<float>::max());
+  return static_cast<float>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+}
 
 /// d loss / d numbers of one token.
 struct TokenGradient {

@@ -150,7 +150,7 @@ class ClippedPgTerms {
     sums[ClippedPgTotals::kRejected] += 1 - keep;
     sums[ClippedPgTotals::kSelected] += token.is_selected ? 1 : 0;
     add_metrics(token, ratio, weight, sums, maxima);
-    TokenGradient by_number{.logprob = static_cast<float>(gradient)};
+    TokenGradient by_number{.logprob = as_gradient(gradient)};
     if (options_.entropy_coefficient != 0) {
       const auto coefficient = static_cast<Real>(options_.entropy_coefficient);
       sums[ClippedPgTotals::kEntropy] +=

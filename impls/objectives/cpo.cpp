@@ -9,6 +9,7 @@
 // The pairs' losses and cpo_alpha times the SFT loss of the chosen add up as in pair_steps.h.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
@@ -19,6 +20,9 @@
 
 namespace lossgrid {
 namespace {
+
+/// A difference of rewards that stands for larger ones: its products with options are finite.
+constexpr double kMostApart = 1e200;
 
 struct CpoOptions {
   double beta = 0.1;
@@ -64,17 +68,38 @@ class CpoTruth final : public PairTruth {
       : PairTruth(options.weights(), batch, rows, side), options_(options) {}
 
  private:
+  Var logprob(const TrueSequence& sequence) const {
+    return options_.averages() ? sequence.logprob / sequence.tokens_or_one() : sequence.logprob;
+  }
+
   Var reward(const TrueSequence& sequence) override {
-    const Var x =
-        options_.averages() ? sequence.logprob / sequence.tokens_or_one() : sequence.logprob;
+    const Var x = logprob(sequence);
     if (options_.alpha == 0) return x;
     const Var alpha = rounded_option(options_.alpha);
     return (1.0 - exp(-alpha * x)) / alpha;
   }
 
+  /// Returns the difference of two rewards, of which one is the larger also where they overflow:
+  /// exp(-alpha y) (1 - exp(-alpha (x - y))) / alpha. Its derivatives are the same.
+  Var reward_difference(const TruePair& pair) const override {
+    const Var& a = pair.chosen.reward;
+    const Var& b = pair.rejected.reward;
+    const bool overflow = std::isinf(a.enclosure().low) || std::isinf(b.enclosure().low);
+    if (!overflow) return a - b;
+    const Enclosure alpha = rounded_option(options_.alpha).enclosure();
+    const Enclosure x = alpha * logprob(pair.chosen).enclosure();
+    const Enclosure y = alpha * logprob(pair.rejected).enclosure();
+    const Enclosure order = x - y;
+    Enclosure difference = Enclosure::around(0, std::numeric_limits<double>::infinity());
+    if (order.low > 0) difference = exp(-y) * (1.0 - exp(-order)) / alpha;
+    if (order.high < 0) difference = -(exp(-x) * (1.0 - exp(order)) / alpha);
+    difference.value = std::clamp(difference.value, -kMostApart, kMostApart);
+    return Tape::record(difference, a, 1.0, b, -1.0);
+  }
+
   Var loss(const TruePair& pair) override {
     const Var beta = rounded_option(options_.beta);
-    const Var difference = pair.chosen.reward - pair.rejected.reward;
+    const Var difference = reward_difference(pair);
     if (options_.loss_type == "ipo") return true_square(difference - 1.0 / (2.0 * beta));
     if (options_.loss_type == "hinge") {
       branch("pairs_hinge_active") += (beta * difference).value() < 1 ? 1 : 0;
@@ -101,26 +126,38 @@ class CpoObjective final : public PairSteps {
   }
 
  private:
-  std::vector<PairLoss> losses(const PackedBatch& /*batch*/,
+  std::vector<PairLoss> losses(const PackedBatch& batch,
                                const std::vector<SequencePair>& pairs) const override {
     std::vector<PairLoss> losses;
-    for (const auto& [chosen, rejected, weight] : pairs) {
-      const ValueAndSlope a = scored(chosen);
-      const ValueAndSlope b = scored(rejected);
-      const ValueAndSlope loss = of_difference(a.value - b.value);
-      losses.push_back({loss.value, chained(loss.slope, a.slope), -chained(loss.slope, b.slope)});
+    for (const SequencePair& pair : pairs) {
+      const ValueAndSlope loss = of_difference(reward_difference(batch, pair));
+      losses.push_back({loss.value, chained(loss.slope, scored(pair.chosen).slope),
+                        -chained(loss.slope, scored(pair.rejected).slope)});
     }
     return losses;
+  }
+
+  /// Returns the difference of two rewards; of two that are -inf the limit by their logarithms.
+  double reward_difference(const PackedBatch& /*batch*/, const SequencePair& pair) const override {
+    const double a = scored(pair.chosen).value;
+    const double b = scored(pair.rejected).value;
+    if (!std::isinf(a) || a != b) return std::clamp(a - b, -kMostApart, kMostApart);
+    const double order = logprob(pair.chosen) - logprob(pair.rejected);
+    return order > 0 ? kMostApart : order < 0 ? -kMostApart : 0;
   }
 
   double reward(const PackedBatch& /*batch*/, const PairSequence& sequence) const override {
     return scored(sequence).value;
   }
 
+  double logprob(const PairSequence& sequence) const {
+    return options_.averages() ? sequence.logprob / sequence.tokens_or_one() : sequence.logprob;
+  }
+
   /// Returns the reward of a sequence with its derivative by a token's log-probability.
   ValueAndSlope scored(const PairSequence& sequence) const {
     const double n = options_.averages() ? sequence.tokens_or_one() : 1;
-    const double x = sequence.logprob / n;
+    const double x = logprob(sequence);
     if (options_.alpha == 0) return {x, 1 / n};
     return {-std::expm1(-options_.alpha * x) / options_.alpha, std::exp(-options_.alpha * x) / n};
   }

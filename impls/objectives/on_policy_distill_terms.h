@@ -42,7 +42,7 @@ struct OnPolicyDistillTerms {
         loss_of(logprob, logprob - tokens.input(TokenInput::teacher_logprobs)[t]);
     sums[0] += token_weight * of_token.value;
     sums[1] += 1;
-    return {.logprob = static_cast<float>(token_weight * of_token.slope)};
+    return {.logprob = as_gradient(token_weight * of_token.slope)};
   }
 
  private:

@@ -142,12 +142,10 @@ void PairSteps::add_metrics(const PackedBatch& batch, const std::vector<Sequence
   double accuracy = 0;
   double of_chosen = 0;
   double of_rejected = 0;
-  for (const auto& [chosen, rejected, weight] : pairs) {
-    const double reward_chosen = reward(batch, chosen);
-    const double reward_rejected = reward(batch, rejected);
-    accuracy += reward_chosen > reward_rejected ? weight : 0;
-    of_chosen += weight * reward_chosen;
-    of_rejected += weight * reward_rejected;
+  for (const SequencePair& pair : pairs) {
+    accuracy += reward_difference(batch, pair) > 0 ? pair.weight : 0;
+    of_chosen += pair.weight * reward(batch, pair.chosen);
+    of_rejected += pair.weight * reward(batch, pair.rejected);
   }
   const double has_pairs = pairs_of_all(batch) > 0 ? 1 : 0;
   metrics["accuracy"] = {Reduction::sum, accuracy, has_pairs};

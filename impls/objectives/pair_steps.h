@@ -87,6 +87,10 @@ class PairSteps : public TermsObjective<PairTerms> {
   /// Adds what is reported beside the loss and its two terms.
   virtual void add_metrics(const PackedBatch& batch, const std::vector<SequencePair>& pairs,
                            Metrics& metrics) const;
+  /// Returns the reward of the chosen sequence of a pair less that of the other one.
+  virtual double reward_difference(const PackedBatch& batch, const SequencePair& pair) const {
+    return reward(batch, pair.chosen) - reward(batch, pair.rejected);
+  }
   /// Returns the reward of a sequence, for metrics.
   virtual double reward(const PackedBatch& batch, const PairSequence& sequence) const = 0;
 

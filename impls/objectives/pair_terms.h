@@ -41,8 +41,8 @@ struct PairTerms {
     if (tokens.valid[t] == 0) return {};
     const std::int64_t sequence = tokens.sequence[t];
     const double weight = weights_tokens ? tokens.weights[t] : 1;
-    return {.logprob = static_cast<float>(weight * coefficients.at(sequence, kPreference) +
-                                          coefficients.at(sequence, kSft))};
+    return {.logprob = as_gradient(weight * coefficients.at(sequence, kPreference) +
+                                   coefficients.at(sequence, kSft))};
   }
 
   bool has_reference = true;

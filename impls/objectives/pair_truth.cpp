@@ -107,9 +107,10 @@ void PairTruth::add_metrics(std::map<std::string, MetricTruth>& metrics) {
   std::vector<Enclosure> chosen_rewards;
   std::vector<Enclosure> rejected_rewards;
   for (const auto& [chosen, rejected] : pairs_) {
-    prefers_chosen += chosen.reward.value() > rejected.reward.value() ? 1 : 0;
-    prefers_rejected += chosen.reward.value() < rejected.reward.value() ? 1 : 0;
-    correct.push_back(is_positive(chosen.reward.enclosure() - rejected.reward.enclosure()));
+    const Var difference = reward_difference({chosen, rejected});
+    prefers_chosen += difference.value() > 0 ? 1 : 0;
+    prefers_rejected += difference.value() < 0 ? 1 : 0;
+    correct.push_back(is_positive(difference.enclosure()));
     chosen_rewards.push_back(chosen.reward.enclosure());
     rejected_rewards.push_back(rejected.reward.enclosure());
   }

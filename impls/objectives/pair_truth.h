@@ -51,6 +51,10 @@ class PairTruth {
   /// Returns the loss of each of pairs(): loss(), unless overridden.
   virtual std::vector<Var> losses();
   virtual Var loss(const TruePair& pair) = 0;
+  /// Returns the reward of the chosen sequence less that of the other one.
+  virtual Var reward_difference(const TruePair& pair) const {
+    return pair.chosen.reward - pair.rejected.reward;
+  }
   /// Adds what is reported beside the loss and its two terms, and counts the preferred sequences.
   virtual void add_metrics(std::map<std::string, MetricTruth>& metrics);
 

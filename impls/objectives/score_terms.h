@@ -28,7 +28,7 @@ struct ScoreTerms {
                                           double* /*sums*/, double* /*maxima*/) const {
     TokenGradient gradient;
     if (tokens.valid[t] == 0) return gradient;
-    gradient.terms[RowTerm::logsumexp] = static_cast<float>(coefficients.at(tokens.sequence[t], 0));
+    gradient.terms[RowTerm::logsumexp] = as_gradient(coefficients.at(tokens.sequence[t], 0));
     return gradient;
   }
 };

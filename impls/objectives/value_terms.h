@@ -83,7 +83,7 @@ struct ValueTerms {
     raise_to(maxima[kNegatedLeast], -value);
     raise_to(maxima[kMost], value);
     TokenGradient gradient;
-    gradient.terms[RowTerm::logsumexp] = static_cast<float>(weight * loss.slope);
+    gradient.terms[RowTerm::logsumexp] = as_gradient(weight * loss.slope);
     return gradient;
   }
 
