@@ -241,6 +241,35 @@ TEST(PairObjectives, OrpoKeepsItsDigitsWhereProbabilitiesAreNearOne) {
   EXPECT_TRUE(std::isfinite(objective_truth(*objective, data).loss.value));
 }
 
+// exp(100) is no float32, exp(800) no float64.
+TEST(PairObjectives, RewardsOfAlphaPoThatOverflowHaveADifference) {
+  for (const char* type : {"\"sigmoid\"", "\"hinge\""}) {
+    const auto objective = objective_of(
+        {"cpo", {{"loss_type", type}, {"alpha", "1"}, {"beta", "20"}, {"cpo_alpha", "0"}}});
+    for (const float sum : {-100.0f, -800.0f}) {
+      ObjectiveBatch data = small_pairs();
+      data.logprobs[0] = data.logprobs[2] = sum / 2;
+      data.logprobs[5] = sum - 1;
+      data.logprobs[8] = sum;
+      data.logprobs[10] = sum - 30;
+      const ObjectiveRun run = run_objective(*objective, data);
+      const ObjectiveTruth truth = objective_truth(*objective, data);
+      EXPECT_EQ(run.loss, 0);
+      for (const std::int64_t row : {0, 2, 5, 8, 10}) EXPECT_EQ(run.gradient[row], 0) << row;
+      EXPECT_EQ(run.metrics.at("accuracy").amount, 0.5);
+      for (const Enclosure& known : {truth.loss, truth.grad_logprob[0], truth.grad_logprob[10]}) {
+        EXPECT_TRUE(known.is_exact() && known.value == 0);
+      }
+      EXPECT_TRUE(truth.metrics.at("accuracy").amount.contains(0.5));
+      // In the other order the loss grows without a bound, and is a number all the same.
+      data.logprobs[8] = sum - 60;
+      EXPECT_GT(run_objective(*objective, data).loss, 1e38);
+      EXPECT_GT(objective_truth(*objective, data).loss.value, 1e38);
+      EXPECT_LT(objective_truth(*objective, data).grad_logprob[8].value, -1e38);
+    }
+  }
+}
+
 TEST(PairObjectives, NeedWholePairsAndTheirInputs) {
   constexpr auto kRef = TokenInput::reference_policy_logprobs;
   const ObjectiveNeeds cpo = objective_of({"cpo", {}})->needs();

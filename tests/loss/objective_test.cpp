@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/loss/objective.h"
 
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +22,15 @@ PackedBatch four_sequences() {
   batch.token_mask = {1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1};
   batch.sample_mask = {1, 1, 1, 0};
   return batch;
+}
+
+TEST(AsGradient, IsTheLargestFloat32BeyondIt) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  EXPECT_EQ(as_gradient(0.1), 0.1F);
+  EXPECT_EQ(as_gradient(-1e39), -kLargest);
+  EXPECT_EQ(as_gradient(HUGE_VAL), kLargest);
+  EXPECT_EQ(as_gradient(-HUGE_VALF), -kLargest);
+  EXPECT_TRUE(std::isnan(as_gradient(std::nan(""))));
 }
 
 TEST(BranchShares, AreThoseOfTokensSequencesOrPairs) {
