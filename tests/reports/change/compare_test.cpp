@@ -271,6 +271,11 @@ TEST(Compare, TimesAreJudgedByTheirIntervalAndTheMargin) {
   EXPECT_EQ(verdict(0.5, 0.56, 0.01), "inconclusive");  // 12 % slower, +- 3 %
   EXPECT_EQ(verdict(0.5, 0.60, 0.10), "inconclusive");
   EXPECT_EQ(verdict(0.5, 0.40, 0.01), "improved");
+  // Between two and four standard errors (2.9 and 5.8 %) beyond the margin it is certain.
+  EXPECT_EQ(verdict(0.5, 0.5 * 1.14, 0.01), "regressed");
+  EXPECT_EQ(verdict(0.5, 0.5 * 1.125, 0.01), "inconclusive");  // less than two
+  EXPECT_EQ(verdict(0.5, 0.5 / 1.14, 0.01), "improved");
+  EXPECT_EQ(verdict(0.5, 0.5 / 1.125, 0.01), "ok");
 }
 
 TEST(Compare, ATimeExactlyOnTheMarginIsInconclusive) {

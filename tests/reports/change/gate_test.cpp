@@ -169,6 +169,12 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
   EXPECT_EQ(exit_code_of(unclear, false), ExitCode::ok);
   EXPECT_EQ(exit_code_of(unclear, true), ExitCode::inconclusive);
   EXPECT_THAT(findings_of(verdict(2, 3, 0.01)), IsEmpty());
+  // The quotient of two speedups has a standard error of 1.4 %. Beyond 10 % by two of them (2.9 %)
+  // is certain, by one (1.4 %) is not; short of 10 % by more than two is right.
+  EXPECT_EQ(count(verdict(2, 2 / 1.14, 0.01).findings, Verdict::failed), 1);
+  EXPECT_EQ(count(verdict(2, 2 / 1.125, 0.01).findings, Verdict::inconclusive), 1);
+  EXPECT_THAT(findings_of(verdict(2, 2 / 1.065, 0.01)), IsEmpty());
+  EXPECT_EQ(count(verdict(2, 2 / 1.075, 0.01).findings, Verdict::inconclusive), 1);
 
   const auto least = [](double limit) {
     return findings_of(
@@ -178,6 +184,11 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
   EXPECT_THAT(least(1.99),
               ElementsAre("inconclusive speedup hot, over per_sequence - 2 at least 1.99"));
   EXPECT_THAT(least(2.1), ElementsAre("failed speedup hot, over per_sequence - 2 at least 2.1"));
+  // A number alone has a standard error of 1 %: 3 % away is certain, 1.5 % is not.
+  EXPECT_THAT(least(1.94), IsEmpty());
+  EXPECT_THAT(least(2.06), ElementsAre("failed speedup hot, over per_sequence - 2 at least 2.06"));
+  EXPECT_THAT(least(2.03),
+              ElementsAre("inconclusive speedup hot, over per_sequence - 2 at least 2.03"));
 }
 
 TEST(Gate, WhatIsWrongFailsWithoutARule) {
