@@ -73,13 +73,14 @@ std::vector<Loaded>& all_loaded() {
 }
 
 void add_entry(const Loaded& loaded, const std::string& name, ImplementationKind kind,
-               const std::string& what) {
+               const std::string& what, const std::string& unchanged = "") {
   ImplementationEntry entry{name, kind, "", what, [loaded](const ImplementationOptions& options) {
                               return loaded.make(options);
                             }};
   entry.file = loaded.declaration.file;
   entry.offers = offers_of(loaded.declaration);
   entry.load_flags = loaded.load_flags;
+  entry.unchanged = unchanged;
   entry.make_mutant = [loaded](const std::string& mutant, const ImplementationOptions& options) {
     return loaded.with(change_of(mutant)).make(options);
   };
@@ -177,9 +178,13 @@ std::vector<UserMutant> register_user_mutants(const std::string& name) {
   if (found == all_loaded().end()) throw_bad_input("'{}' was not loaded", name);
   const std::vector<UserMutant> mutants =
       user_mutants(found->declaration, found->runtime->learned_calls());
+  const std::string control = control_of(name);
   for (const UserMutant& mutant : mutants) {
-    add_entry(found->with(mutant.change), mutant.name, ImplementationKind::mutant, mutant.what);
+    add_entry(found->with(mutant.change), mutant.name, ImplementationKind::mutant, mutant.what,
+              control);
   }
+  add_entry(found->with(no_change()), control, ImplementationKind::control,
+            "run as a mutant is, with nothing changed", name);
   return mutants;
 }
 

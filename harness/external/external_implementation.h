@@ -42,7 +42,8 @@ bool is_plugin(const std::string& file);
 void load_implementations(const LoadRequest& request);
 
 /// Registers the mutants of a loaded implementation (user_mutants.h), made from the collectives of
-/// its trials so far, and returns them. Throws bad_input if `name` was not loaded.
+/// its trials so far, and its control; returns the mutants. Throws bad_input if `name` was not
+/// loaded.
 std::vector<UserMutant> register_user_mutants(const std::string& name);
 
 /// Returns options in the types of the user's function, "chunk=128" as the number 128. Throws

@@ -20,6 +20,7 @@ struct CallChange {
 constexpr CallChange kLeftOut{"skip", "is left out"};
 constexpr CallChange kOfOtherGroup{"wrong_group", "is done over another group"};
 constexpr CallChange kOfReductions{"wrong_op", "takes another operation"};
+constexpr const char* kUnchanged = "unchanged";
 constexpr const char* kPhases[] = {"forward", "backward"};
 
 std::string mutant_of_call(const std::string& phase, std::size_t number, const char* kind) {
@@ -86,8 +87,17 @@ void add_call_mutants(const std::string& name, const std::string& phase,
 
 }  // namespace
 
+std::string control_of(const std::string& name) {
+  return name + '/' + kUnchanged;
+}
+
+nlohmann::json no_change() {
+  return {{"kind", kUnchanged}};
+}
+
 nlohmann::json change_of(const std::string& mutant) {
-  std::vector<std::string> known;
+  if (mutant == kUnchanged) return no_change();
+  std::vector<std::string> known{kUnchanged};
   for (const WholeChange& change : whole_changes()) {
     if (mutant == change.mutant) return change.change;
     known.push_back(change.mutant);

@@ -22,8 +22,15 @@ struct UserMutant {
   std::string if_it_survives;
 };
 
-/// Returns the change, in the form of the protocol, of a mutant such as "forward-1-skip". Throws
-/// bad_input for an unknown one.
+/// Returns the name of the control of a loaded implementation, "mine/unchanged": its function run
+/// as a mutant is, with nothing changed. A trial that it fails proves nothing about a mutant.
+std::string control_of(const std::string& name);
+
+/// Returns the change of a control, in the form of the protocol.
+nlohmann::json no_change();
+
+/// Returns the change, in the form of the protocol, of a mutant such as "forward-1-skip", or of the
+/// control "unchanged". Throws bad_input for an unknown one.
 nlohmann::json change_of(const std::string& mutant);
 
 /// Returns all mutants of `declaration`; those of collectives are made from its learned calls.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,13 @@ struct ImplementationEntry {
   std::function<std::unique_ptr<LossImplementation>(const std::string& mutant,
                                                     const ImplementationOptions&)>
       make_mutant = {};
-  std::string seen_in = {};      // of a mutant: where it happened (impls/mutants/mutant.h)
-  std::string rejected_by = {};  // of a mutant: a check that it fails
+  std::string seen_in = {};  // of a mutant: where it happened (impls/mutants/mutant.h)
+  // Check, invariant, verdict or cost that has to reject a mutant; empty: any.
+  std::string rejected_by = {};
+  // Implementation that a mutant or control changes, as in --impl; empty: none is named.
+  std::string unchanged = {};
+  // Backend that a mutant is judged on, whatever a suite asks for: no other one shows its mistake.
+  std::optional<Backend> backend = {};
 };
 
 void register_implementation(ImplementationEntry entry);

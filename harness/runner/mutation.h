@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutation score of suites: every mutant runs until a trial rejects it; every control (another
-// right way of computing the same) runs on all trials and must never be rejected.
+// right way of computing the same, or a loaded function with nothing changed) runs on all trials
+// and must never be rejected.
+//
+// A failed trial rejects a mutant only if its mistake is the reason: the implementation that it is
+// made of passes the same trial, and the check that the catalogue names is among those that failed.
+// Of a loaded function, cases that it fails with nothing changed are left out.
 #pragma once
 
 #include <functional>
@@ -17,7 +22,12 @@ bool run_mutants(const std::vector<Suite>& suites, const std::vector<std::string
                  const RunOptions& options, ProblemCache& problems,
                  const std::function<void(const MutantRecord&)>& sink);
 
-/// Returns 0 when every mutant was rejected and no control was, else 10; 77 when there was none.
+/// True if `failed`, the checks of a trial that rejected a mutant, has the one named `check`, or
+/// the trial ended with the status `check`: "error: rank 7 left". Any will do where none is named.
+bool has_named_check(const std::vector<std::string>& failed, const std::string& check);
+
+/// Returns 0 when every mutant that ran was rejected and no control was, else 10; 77 when nothing
+/// ran.
 ExitCode exit_code_of(const std::vector<MutantRecord>& mutants);
 
 }  // namespace lossgrid

@@ -307,7 +307,7 @@ const RegisteredMutant gradient_mutants[] = {
         .what = "the gradient is 2 % too large",
         .strategy = "fused",
         .change = [](Steps& s) { s.gradient = gradient_on_host<scaled_gradient<1020>>; },
-        .rejected_by = "grad_logits",
+        .rejected_by = "grad_logits_bias",
     }),
     RegisteredMutant({
         .name = "gradient_times_1.004",

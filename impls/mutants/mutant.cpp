@@ -140,6 +140,13 @@ class Altered final : public LossImplementation {
   std::unique_ptr<LossImplementation> inner_;
 };
 
+/// Returns the strategy with its options, "linear_ce:chunk_tokens=3".
+std::string unchanged_text(const MutantOf& changed) {
+  std::string text = changed.strategy;
+  for (const auto& [option, value] : changed.options) text += fmt::format(":{}={}", option, value);
+  return text;
+}
+
 void register_changed(const MutantOf& changed, ImplementationKind kind, const char* prefix) {
   ImplementationEntry entry;
   entry.name = std::string(prefix) + changed.name;
@@ -148,6 +155,8 @@ void register_changed(const MutantOf& changed, ImplementationKind kind, const ch
   entry.what = fmt::format("{}: {}", changed.strategy, changed.what);
   entry.seen_in = changed.seen_in;
   entry.rejected_by = changed.rejected_by;
+  entry.unchanged = unchanged_text(changed);
+  entry.backend = changed.backend;
   entry.make = [changed, name = entry.name](
                    const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {
     require_known_options(options, {}, name);

@@ -50,8 +50,11 @@ struct MutantOf {
   bool declares_grad_logits = false;  // to be in the dtype of the problem, whatever it is
   /// Returns a reason to refuse a problem, beside those of the strategy.
   std::optional<SkipReason> (*unsupported)(const LossProblem& problem) = nullptr;
-  const char* seen_in = "";      // framework and issue where the mistake happened; "": unknown
-  const char* rejected_by = "";  // check that the mutant fails in suites ci, linear and layouts
+  const char* seen_in = "";  // framework and issue where the mistake happened; "": unknown
+  // Check, invariant, verdict or cost that rejects the mutant in suites ci, linear and layouts; no
+  // other one counts.
+  const char* rejected_by = "";
+  std::optional<Backend> backend = {};  // the only one that shows the mistake
 };
 
 /// Makes a `Plan` that wraps the strategy's own plan, for MutantOf::plan.

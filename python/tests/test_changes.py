@@ -128,6 +128,14 @@ class Changes(unittest.TestCase):
                                    "differentiable_calls", (1, 2, 1))
         self.assertTrue(torch.equal(dropped, skipped))
 
+    def test_the_control_changes_nothing(self) -> None:
+        for name, grid in (("vocab_parallel", (2, 1, 1)), ("differentiable_calls", (1, 2, 1))):
+            right = self.gradient(None, name, grid)
+            control = self.gradient({"kind": "unchanged"}, name, grid)
+            for found, wanted in zip(control, right):
+                self.assertTrue(torch.equal(found, wanted))
+        self.assertEqual(self.applied("shows_all_reduce", {"kind": "unchanged"}), [False, False])
+
     def test_inputs_and_outputs(self) -> None:
         lp, right = self.gradient(None)
         rounded, gradient = self.gradient({"kind": "round_inputs"})

@@ -18,8 +18,8 @@ bool is_good(const RunRecord& run);
 /// failed", "incomplete (ended in the middle of ID): 3 passed".
 std::string verdict_line(const RunRecord& run);
 
-/// Returns "no trial reached it", or the wrong verdict on the mutant or control; empty when its
-/// verdict is right.
+/// Returns the wrong verdict on the mutant or control; empty when its verdict is right, or when
+/// nothing in the suites applies to it.
 std::string mutant_problem(const MutantRecord& mutant);
 
 /// Returns "lens=5+8 vocab=96", also for a trial without a case name.

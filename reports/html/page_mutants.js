@@ -63,14 +63,14 @@ function drawMutants({report}) {
       'mutants', 'Mutation score',
       'A suite is as good as the share of wrong implementations that it rejects. Open a row ' +
           'for the command that shows a mutant again.');
-  const isWrong = (mutant) => !['rejected', 'accepted'].includes(mutantVerdict(mutant));
+  const isWrong = (mutant) => isBad(mutantVerdict(mutant));
   const ordered = [...report.mutants].sort((a, b) => isWrong(b) - isWrong(a));
   const state = {search: '', wrong: false};
   const table = new DataTable(MUTANT_COLUMNS, {
     caption: 'Mutants',
     detail: (mutant) =>
         (mutant.reproduce ? commandLine(mutant.reproduce) :
-                            element('p', {}, 'No trial rejected it.'))
+                            element('p', {}, `No trial rejected it. ${mutant.reason ?? ''}`))
   });
   const count = element('output', {class: 'count'});
   const update = () => {

@@ -167,9 +167,11 @@ std::map<std::string, std::int64_t> RunRecord::counts_by_status() const {
 MutationScore RunRecord::mutation_score() const {
   MutationScore score;
   for (const MutantRecord& mutant : mutants) {
-    if (mutant.is_control) {
+    if (mutant.trials == 0) {
+      ++score.not_run;
+    } else if (mutant.is_control) {
       ++score.controls_total;
-      score.controls_accepted += mutant.trials > 0 && !mutant.rejected ? 1 : 0;
+      score.controls_accepted += mutant.rejected ? 0 : 1;
     } else {
       ++score.total;
       score.rejected += mutant.rejected ? 1 : 0;

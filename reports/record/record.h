@@ -35,6 +35,17 @@ struct MutantRecord {
   std::vector<std::string> rejected_by_checks;
   std::string reproduce;
   std::int64_t trials = 0;
+  std::int64_t not_counted = 0;  // failed trials that prove nothing about the mistake
+  std::string reason;            // that no trial ran, or that the first of these does not count
+  std::vector<std::string> left_out;  // cases that a loaded function fails itself
+
+  /// Returns "not_run", or how the trials ended: "rejected", "survived" (a mutant), "accepted" (a
+  /// control).
+  std::string_view verdict() const {
+    if (trials == 0) return "not_run";
+    if (rejected) return "rejected";
+    return is_control ? "accepted" : "survived";
+  }
 };
 
 template <typename A>
@@ -58,24 +69,44 @@ void fields(A& a, MutantRecord& mutant) {
               "The first trial that failed; null when nothing rejected it.", {}, rejection);
   a("reproduce", mutant.reproduce, "A command line that runs the rejecting trial again.",
     {.null = true});
+  a.computed(
+      "verdict", std::string(mutant.verdict()),
+      "not_run: nothing in the suites applies to it. survived: a wrong implementation passes. "
+      "accepted: a control passes.",
+      {.one_of = "rejected survived accepted not_run", .since = Since::later_in_1});
+  a("not_counted", mutant.not_counted,
+    "Failed trials that do not count: its implementation fails them unchanged, too, or the check "
+    "that the catalogue names is not among those that failed.",
+    {.since = Since::later_in_1});
+  a("reason", mutant.reason,
+    "Reason for which no trial ran, or for which the first of these does not count; null when "
+    "there "
+    "is none.",
+    {.null = true, .since = Since::later_in_1});
+  a("left_out", mutant.left_out,
+    "Of the control of a loaded function: cases that the function fails unchanged; its mutants do "
+    "not run on them.",
+    {.since = Since::later_in_1});
 }
 
-/// Numbers of mutants that a suite rejects. One that no trial reached counts as not rejected, a
-/// control that no trial reached as not accepted.
+/// Numbers of mutants that a suite rejects. Those to which nothing in it applies count apart.
 struct MutationScore {
   std::int64_t rejected = 0;
   std::int64_t total = 0;
   std::int64_t controls_accepted = 0;
   std::int64_t controls_total = 0;
+  std::int64_t not_run = 0;
 };
 
 template <typename A>
 void fields(A& a, MutationScore& score) {
   a.record("score", "The share of mutants that the suite rejects.");
   a("rejected", score.rejected, "Mutants rejected.");
-  a("total", score.total, "Mutants.");
+  a("total", score.total, "Mutants that ran.");
   a("controls_accepted", score.controls_accepted, "Controls that passed.");
-  a("controls_total", score.controls_total, "Controls.");
+  a("controls_total", score.controls_total, "Controls that ran.");
+  a("not_run", score.not_run, "Mutants and controls to which nothing in the suites applies.",
+    {.since = Since::later_in_1});
 }
 
 /// Amount of work that a run sets out to do.

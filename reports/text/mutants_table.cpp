@@ -20,7 +20,7 @@ std::string rejected_by(const MutantRecord& mutant) {
 
 std::string verdict(const MutantRecord& mutant) {
   if (mutant.rejected) return mutant.is_control ? "WRONGLY REJECTED" : "rejected";
-  if (mutant.trials == 0) return "NOT RUN";
+  if (mutant.trials == 0) return "did not run";
   return mutant.is_control ? "accepted" : "SURVIVED";
 }
 
@@ -35,8 +35,16 @@ void add_mutant(TextTable& table, const MutantRecord& mutant, bool is_narrow) {
   const auto add_below = [&](const std::string& text) { table.add_row({"", "", "", text}); };
   if (mutant.rejected) {
     add_below(shortened(rejected_by(mutant), kTextWidth));
-  } else if (mutant.trials > 0) {
-    add_below(fmt::format("passed {} {}", mutant.trials, mutant.trials == 1 ? "trial" : "trials"));
+  } else if (mutant.trials == 0) {
+    add_below(shortened("nothing applies: " + mutant.reason, kTextWidth));
+  } else {
+    const std::int64_t passed = mutant.trials - mutant.not_counted;
+    add_below(fmt::format("passed {} {}", passed, passed == 1 ? "trial" : "trials"));
+  }
+  if (!mutant.rejected && mutant.not_counted > 0) {
+    add_below(fmt::format("failed {}, which {} not count:", mutant.not_counted,
+                          mutant.not_counted == 1 ? "does" : "do"));
+    add_below(shortened(mutant.reason, kTextWidth));
   }
   if (is_wrong && !mutant.reproduce.empty()) {
     const std::string line = "reproduce: " + mutant.reproduce;
@@ -55,6 +63,17 @@ std::string percent(std::int64_t part, std::int64_t whole) {
                           : fmt::format("{}.{} %", tenths / 10, tenths % 10);
 }
 
+/// Returns a line with the cases that a loaded function fails itself; empty if there are none.
+std::string left_out_text(const MutantRecord& control) {
+  if (control.left_out.empty()) return "";
+  const std::size_t count = control.left_out.size();
+  std::string out = fmt::format("{} fails {} {} of the suite unchanged; {} left out:\n",
+                                control.name.substr(0, control.name.find('/')), count,
+                                count == 1 ? "case" : "cases", count == 1 ? "it is" : "they are");
+  for (const std::string& text : control.left_out) out += "  " + text + '\n';
+  return out + '\n';
+}
+
 std::string table_of(const RunRecord& run, bool controls, const TextStyle& style) {
   TextTable table;
   table.add_columns({"id", controls ? "control" : "mutant", "verdict"}, Align::left);
@@ -71,16 +90,22 @@ std::string table_of(const RunRecord& run, bool controls, const TextStyle& style
 std::string format_mutants_table(const RunRecord& run, const TextStyle& style) {
   const MutationScore score = run.mutation_score();
   std::string out = table_of(run, false, style);
-  if (score.controls_total > 0) {
-    if (!out.empty()) out += '\n';
-    out += table_of(run, true, style);
-  }
+  const std::string controls = table_of(run, true, style);
+  if (!out.empty() && !controls.empty()) out += '\n';
+  out += controls;
   if (!out.empty()) out += '\n';
-  out += fmt::format("{} of {} mutants rejected ({})\n", score.rejected, score.total,
-                     percent(score.rejected, score.total));
+  for (const MutantRecord& mutant : run.mutants) out = left_out_text(mutant) + out;
+  if (score.total > 0 || run.mutants.empty()) {
+    out += fmt::format("{} of {} mutants rejected ({})\n", score.rejected, score.total,
+                       percent(score.rejected, score.total));
+  }
   if (score.controls_total > 0) {
     out +=
         fmt::format("{} of {} controls accepted\n", score.controls_accepted, score.controls_total);
+  }
+  if (score.not_run > 0) {
+    out += fmt::format("{} did not run: nothing in {} applies to {}\n", score.not_run, run.suite,
+                       score.not_run == 1 ? "it" : "them");
   }
   return out;
 }

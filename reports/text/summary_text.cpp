@@ -138,6 +138,7 @@ std::vector<std::string> count_lines(const RunRecord& run) {
     lines.push_back(fmt::format("{} of {} mutants rejected, {} of {} controls accepted",
                                 score.rejected, score.total, score.controls_accepted,
                                 score.controls_total));
+    if (score.not_run > 0) lines.back() += fmt::format(", {} did not run", score.not_run);
   }
   return lines;
 }

@@ -48,7 +48,13 @@ TEST_F(ExternalMutants, AreAllRejected) {
   EXPECT_THAT(result.out, Not(HasSubstr("can be left out")));
   const ordered_json mutants = records_of(report(), "mutants");
   EXPECT_GE(mutants.size(), 3u * 3u + 5u);
-  for (const ordered_json& mutant : mutants) EXPECT_TRUE(mutant["rejected"]) << mutant;
+  for (const ordered_json& mutant : mutants) {
+    EXPECT_EQ(mutant["rejected"], !mutant["is_control"]) << mutant;
+  }
+  EXPECT_EQ(mutants.back()["name"], "vocab_parallel/unchanged");
+  EXPECT_EQ(mutants.back()["trials"], 2);  // every case once
+  EXPECT_EQ(mutants.back()["left_out"], ordered_json::array());
+  EXPECT_THAT(result.out, HasSubstr("\n1 of 1 controls accepted\n"));
 }
 
 TEST_F(ExternalMutants, NameACollectiveThatIsNotNeeded) {
@@ -63,8 +69,49 @@ TEST_F(ExternalMutants, NameACollectiveThatIsNotNeeded) {
     const std::string name = mutant["name"];
     const bool is_not_needed = name.find("/forward-1-") != std::string::npos ||
                                name.find("/forward-2-") != std::string::npos;
-    EXPECT_EQ(mutant["rejected"], !is_not_needed) << mutant;
+    EXPECT_EQ(mutant["rejected"], !is_not_needed && !mutant["is_control"]) << mutant;
   }
+}
+
+// Wrong in the second case of the suite.
+const std::string kWrongOnce = R"(
+@lossgrid.implementation
+def wrong_once(logits, batch):
+    logprobs = right(logits, batch)
+    return logprobs if logits.shape[1] <= 12 else 1.5 * logprobs
+)";
+
+TEST_F(ExternalMutants, ACaseThatTheFunctionFailsItselfRejectsNothing) {
+  const ProcessResult result = run_mutants(write_python("once.py", kWrongOnce), "wrong_once");
+  EXPECT_TRUE(
+      result.out.starts_with("wrong_once fails 1 case of the suite unchanged; it is left "
+                             "out:\n  lens=5+8 vocab=27"))
+      << result.out << result.err;
+  const ordered_json mutants = records_of(report(), "mutants");
+  for (const ordered_json& mutant : mutants) {
+    if (!mutant["rejected"]) continue;
+    EXPECT_FALSE(mutant["is_control"]) << mutant;
+    EXPECT_EQ(mutant["rejected_by"]["case"], "a") << mutant;
+  }
+  EXPECT_EQ(mutants.back()["left_out"].size(), 1u);
+  EXPECT_FALSE(mutants.back()["rejected"]);
+}
+
+TEST_F(ExternalMutants, AFunctionThatPassesNothingHasNoMutants) {
+  const std::string always =
+      "\n@lossgrid.implementation\ndef wrong(logits, batch):\n"
+      "    return 1.5 * right(logits, batch)\n";
+  const ProcessResult result = run_mutants(write_python("wrong.py", always), "wrong");
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_THAT(result.err, HasSubstr("'wrong' passes no trial itself, so its mutants cannot be "
+                                    "judged: logprobs"));
+}
+
+TEST_F(ExternalMutants, OneMutantAloneComesWithTheControl) {
+  const ProcessResult result =
+      run_mutants(kExamples + "vocab_parallel.py", "vocab_parallel/gradient_x2");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 of 1 mutants rejected (100 %)\n1 of 1 controls accepted\n"));
 }
 
 }  // namespace

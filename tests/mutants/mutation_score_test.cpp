@@ -5,7 +5,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "bound_fit.h"
@@ -20,23 +19,6 @@ std::vector<Suite> all_suites() {
   return {read_suite(LOSSGRID_SOURCE_DIR "/cases/ci.json"),
           read_suite(LOSSGRID_SOURCE_DIR "/cases/linear.json"),
           read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json")};
-}
-
-/// True if the rejecting trial failed check `name`, or ended with status `name`.
-bool is_among_checks(const std::string& name, const MutantRecord& record) {
-  return std::any_of(record.rejected_by_checks.begin(), record.rejected_by_checks.end(),
-                     [&](const std::string& check) {
-                       return !name.empty() && (check == name || check.starts_with(name + ": "));
-                     });
-}
-
-TEST(MutationScore, TheNamedCheckHasToBeAmongThoseThatFailed) {
-  MutantRecord record;
-  record.rejected_by_checks = {"loss", "error: rank 7 left"};
-  EXPECT_TRUE(is_among_checks("loss", record));
-  EXPECT_TRUE(is_among_checks("error", record));
-  EXPECT_FALSE(is_among_checks("logprobs", record));
-  EXPECT_FALSE(is_among_checks("", record));
 }
 
 /// Expects a mutant with one number beyond its bound to fail the checks of that number alone: a
@@ -74,11 +56,11 @@ TEST(MutationScore, EveryMutantIsRejectedByTheCheckOfTheCatalogue) {
   const std::vector<MutantRecord> records = run_named(all_suites(), mutants, problems);
   ASSERT_EQ(records.size(), mutants.size());
   for (const MutantRecord& record : records) {
-    EXPECT_TRUE(record.rejected) << record.name << " (" << record.what << ") " << record.reproduce;
+    EXPECT_TRUE(record.rejected) << record.name << " (" << record.what << ") " << record.reason;
     if (!record.rejected) continue;
-    EXPECT_TRUE(is_among_checks(find_implementation(record.name)->rejected_by, record))
-        << record.name << " fails " << fmt::format("{}", fmt::join(record.rejected_by_checks, ", "))
-        << ", the catalogue names " << find_implementation(record.name)->rejected_by;
+    const std::string& named = find_implementation(record.name)->rejected_by;
+    EXPECT_FALSE(named.empty()) << record.name;
+    EXPECT_TRUE(has_named_check(record.rejected_by_checks, named)) << record.name;
     if (record.name.starts_with("mutant/beyond_bound_")) expect_own_checks_alone(record);
     // A rank that throws proves nothing about the numbers: it rejects only the mutant that is wrong
     // in that way. No mutant may be found by waiting for a deadline.

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/loss/registry.h"
+
 namespace lossgrid {
 namespace {
 
@@ -25,11 +27,18 @@ TEST(Mutation, MutantsAreRejectedControlsAcceptedAndAllOfThemRun) {
   const MutantRecord right_control = mutant_record(true, false, 5);
   EXPECT_EQ(exit_code_of({right_mutant, right_control}), ExitCode::ok);
   EXPECT_EQ(exit_code_of(std::vector<MutantRecord>()), ExitCode::nothing_ran);
-  for (const MutantRecord& wrong :
-       {mutant_record(false, false, 5), mutant_record(true, true, 1),
-        mutant_record(false, false, 0), mutant_record(true, false, 0)}) {
+  for (const MutantRecord& wrong : {mutant_record(false, false, 5), mutant_record(true, true, 1)}) {
     EXPECT_EQ(exit_code_of({right_mutant, wrong, right_control}), ExitCode::correctness);
   }
+}
+
+TEST(Mutation, OneToWhichNothingAppliesIsNoSurvivor) {
+  const MutantRecord not_run = mutant_record(false, false, 0);
+  EXPECT_EQ(exit_code_of({not_run, mutant_record(true, false, 0)}), ExitCode::nothing_ran);
+  EXPECT_EQ(exit_code_of({mutant_record(false, true, 1), not_run}), ExitCode::ok);
+  EXPECT_EQ(exit_code_of({mutant_record(false, false, 1), not_run}), ExitCode::correctness);
+  EXPECT_EQ(not_run.verdict(), "not_run");
+  EXPECT_EQ(mutant_record(false, false, 1).verdict(), "survived");
 }
 
 MutantRecord record_of_mutant(const std::string& name, const std::vector<std::string>& case_texts,
@@ -84,10 +93,74 @@ TEST(Mutation, ASkippedTrialIsNone) {
   const MutantRecord skipped = record_of_mutant("mutant/linear_retained_chunks", {from_logits});
   EXPECT_EQ(skipped.trials, 0);
   EXPECT_FALSE(skipped.rejected);
+  EXPECT_THAT(skipped.reason, testing::HasSubstr("hidden states"));
   const MutantRecord next = record_of_mutant("mutant/linear_retained_chunks",
                                              {from_logits, "lens=600 vocab=24 hidden=6"});
   EXPECT_EQ(next.trials, 1);
   EXPECT_TRUE(next.rejected);
+}
+
+/// Registers a mutant that is 'mutant/gradient_times_2' under another name.
+void register_twin(const std::string& name, const std::string& unchanged,
+                   const std::string& rejected_by) {
+  ImplementationEntry twin;
+  twin.name = name;
+  twin.kind = ImplementationKind::mutant;
+  twin.make = [](const ImplementationOptions&) {
+    return make_implementation("mutant/gradient_times_2");
+  };
+  twin.unchanged = unchanged;
+  twin.rejected_by = rejected_by;
+  register_implementation(std::move(twin));
+}
+
+TEST(Mutation, ATrialThatItsImplementationFailsUnchangedRejectsNothing) {
+  register_twin("mutant/of_a_right_one", "fused", "");
+  register_twin("mutant/of_a_wrong_one", "mutant/gradient_times_1.02", "");
+  EXPECT_TRUE(record_of_mutant("mutant/of_a_right_one", {"lens=8 vocab=24 mask=all"}).rejected);
+  const MutantRecord wrong =
+      record_of_mutant("mutant/of_a_wrong_one", {"lens=8 vocab=24 mask=all"});
+  EXPECT_FALSE(wrong.rejected);
+  EXPECT_EQ(wrong.trials, 2);
+  EXPECT_EQ(wrong.not_counted, 2);
+  EXPECT_THAT(wrong.reason,
+              testing::StartsWith("small, tp1cp1: 'mutant/gradient_times_1.02' does not pass it, "
+                                  "either: grad_logits"));
+  EXPECT_EQ(exit_code_of({wrong}), ExitCode::correctness);
+}
+
+TEST(Mutation, OnlyTheCheckThatTheCatalogueNamesRejects) {
+  register_twin("mutant/of_the_gradient", "fused", "grad_logits_bias");
+  register_twin("mutant/of_the_loss", "fused", "loss");
+  EXPECT_TRUE(record_of_mutant("mutant/of_the_gradient", {"lens=8 vocab=24 mask=all"}).rejected);
+  const MutantRecord other = record_of_mutant("mutant/of_the_loss", {"lens=8 vocab=24 mask=all"});
+  EXPECT_FALSE(other.rejected);
+  EXPECT_EQ(other.not_counted, 2);
+  EXPECT_EQ(other.reason,
+            "small, tp1cp1: fails grad_logits, grad_logits_bias, and the catalogue names loss");
+}
+
+TEST(Mutation, ANameIsThatOfACheckOrOfAStatus) {
+  EXPECT_TRUE(has_named_check({"loss", "error: rank 7 left"}, "loss"));
+  EXPECT_TRUE(has_named_check({"loss", "error: rank 7 left"}, "error"));
+  EXPECT_TRUE(has_named_check({"loss"}, ""));
+  EXPECT_FALSE(has_named_check({"loss", "metric.loss"}, "metric"));
+  EXPECT_FALSE(has_named_check({"grad_logits_bias"}, "grad_logits"));
+}
+
+TEST(Mutation, BitsOverPackingsAreComparedForTheUnchangedOneToo) {
+  const MutantRecord bits =
+      record_of_mutant("mutant/other_bits_with_cp", {"lens=8 vocab=24"}, {{1, 1}, {1, 2}});
+  EXPECT_TRUE(bits.rejected);
+  EXPECT_THAT(bits.rejected_by_checks, ElementsAre("packing"));
+}
+
+TEST(Mutation, AMistakeThatOneBackendShowsIsJudgedThere) {
+  const MutantRecord twice =
+      record_of_mutant("mutant/rows_read_twice", {"lens=8 vocab=24 mask=all"});
+  EXPECT_TRUE(twice.rejected);
+  EXPECT_THAT(twice.rejected_by_checks, ElementsAre("traffic"));
+  EXPECT_THAT(twice.reproduce, testing::HasSubstr("--backend cuda_emulated"));
 }
 
 /// Runs two mutants of which the first hangs, and ends the process with the number of records.

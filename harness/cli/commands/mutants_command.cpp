@@ -37,27 +37,32 @@ struct RequestedMutants {
   std::map<std::string, std::string> if_it_survives;  // sentences by name
 };
 
-/// Registers the mutants of a loaded implementation: one trial on each grid of the first case shows
-/// its collectives.
+/// Registers the mutants and the control of a loaded implementation: one trial on each grid of the
+/// first case that it passes shows its collectives.
 std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite> suites,
                                       ProblemCache& problems) {
   bool any_passed = false;
+  std::string first_failure;
   for (Suite& suite : suites) suite.implementations = {name};
   run_suites(suites, RunOptions(), problems, [&](const TrialRecord& trial) {
     if (trial.status == TrialStatus::skipped) return true;
     if (trial.status != TrialStatus::passed) {
-      throw_bad_input("'{}' does not pass itself, so its mutants cannot be judged: {} ({})", name,
-                      trial.reason, trial.id);
+      if (first_failure.empty()) first_failure = fmt::format("{} ({})", trial.reason, trial.id);
+      return true;
     }
     any_passed = true;
     return trial.tp == 1 || trial.cp == 1;
   });
+  if (!any_passed && !first_failure.empty()) {
+    throw_bad_input("'{}' passes no trial itself, so its mutants cannot be judged: {}", name,
+                    first_failure);
+  }
   if (!any_passed) throw_bad_input("no trial of the suites takes '{}'", name);
   return register_user_mutants(name);
 }
 
-/// Returns `names` with loaded implementations replaced: "mine" by all of its mutants, and
-/// "mine/roll_labels" by that one.
+/// Returns `names` with loaded implementations replaced: "mine" by its control and all of its
+/// mutants, and "mine/roll_labels" by its control and that one.
 RequestedMutants with_user_mutants(const std::vector<std::string>& names,
                                    const std::vector<Suite>& suites, ProblemCache& problems) {
   RequestedMutants out;
@@ -72,7 +77,10 @@ RequestedMutants with_user_mutants(const std::vector<std::string>& names,
       throw_bad_input("--impl {}: mutants are made of a function with its default options", name);
     }
     const std::string of = name.substr(0, name.find('/'));
-    if (!learned.contains(of)) learned[of] = learn_mutants(of, suites, problems);
+    if (!learned.contains(of)) {
+      learned[of] = learn_mutants(of, suites, problems);
+      out.names.push_back(control_of(of));
+    }
     if (of != name) out.names.push_back(name);
     for (const UserMutant& mutant : learned[of]) {
       if (of == name) out.names.push_back(mutant.name);
@@ -168,7 +176,8 @@ void add_mutants_command(CLI::App& app, Action& action) {
       "--impl", flags->names,
       "only these mutants and controls, comma separated (see lossgrid list mutants); of an "
       "implementation that was loaded, its function with one thing changed at a time, or with one "
-      "thing alone: mine/forward-1-skip");
+      "thing alone: mine/forward-1-skip; and with nothing changed, which must pass: "
+      "mine/unchanged");
   add_load_flags(*command, flags->load);
   command->add_option("--report", flags->report, "write the JSON report here (.json.gz: packed)");
   add_backend_flags(*command, flags->backend);

@@ -3,13 +3,24 @@
 // compares their FLOPs and traffic with it.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/runner/trial/rank_trial.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
+
+/// Costs that are compared with their prediction, and their names in TrialRecord::cost_mismatches.
+enum class ComparedCost { memory, communication, flops, traffic };
+inline constexpr std::array kComparedCostNames =
+    std::to_array<std::string_view>({"memory", "communication", "flops", "traffic"});
+
+constexpr std::string_view name(ComparedCost cost) {
+  return kComparedCostNames[static_cast<std::size_t>(cost)];
+}
 
 /// Adds peaks by rank and phase, of the microbatch with the largest; of a rank without packs, which
 /// needs nothing, the peak of the whole trial. Returns the first that differs from its prediction

@@ -275,23 +275,23 @@ TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& r
   TrialFacts facts = merge_outputs(setup, ranks, record);
   merge_determinism(setup, ranks, record);
   facts.determinism = record.determinism;
-  const auto add_cost = [&](const char* cost, const std::string& mismatch) {
+  const auto add_cost = [&](ComparedCost cost, const std::string& mismatch) {
     if (mismatch.empty()) return;
     facts.cost_mismatches.push_back(mismatch);
-    record.cost_mismatches.emplace_back(cost);
+    record.cost_mismatches.emplace_back(name(cost));
   };
   const std::string memory = merge_memory(ranks, record);
-  add_cost("memory", memory);
+  add_cost(ComparedCost::memory, memory);
   // The invariant has the reason.
   if (memory.empty() && took_memory_from_heap(record)) {
-    record.cost_mismatches.emplace_back("memory");
+    record.cost_mismatches.emplace_back(name(ComparedCost::memory));
   }
-  add_cost("communication", merge_communication(setup.grid, ranks, record));
+  add_cost(ComparedCost::communication, merge_communication(setup.grid, ranks, record));
   const CaseSpec& spec = setup.problem->spec;
   if (setup.implementation->describe().counts_flops) {
-    add_cost("flops", compare_flops(setup.grid, spec.vocab, ranks));
+    add_cost(ComparedCost::flops, compare_flops(setup.grid, spec.vocab, ranks));
   }
-  if (spec.hidden == 0) add_cost("traffic", compare_traffic(ranks));
+  if (spec.hidden == 0) add_cost(ComparedCost::traffic, compare_traffic(ranks));
   merge_times(ranks, record);
   if (judge(facts).status == TrialStatus::failed) {
     record.explanation =

@@ -9,7 +9,7 @@ from lossgrid.measure import changes, dispatched
 from lossgrid.measure.calls import Call, SeenCall, group_name, totals
 from lossgrid.measure.methods import MethodCalls
 
-CALL_CHANGES = ("skip", "wrong_group", "wrong_op", "drop_backward")
+CALL_CHANGES = ("skip", "wrong_group", "wrong_op", "drop_backward", "unchanged")
 
 
 class Collectives:
@@ -53,6 +53,8 @@ class Collectives:
         if self._change is None:
             return None
         kind = str(self._change["kind"])
+        if kind == "unchanged":
+            return None
         if kind == "drop_backward":
             return "skip" if self._phase == "backward" else None
         if self._change.get("phase", "forward") != self._phase:

@@ -158,7 +158,11 @@ TestSuite suite_of(const std::vector<MutantRecord>& mutants) {
     made.class_name = mutant.is_control ? "lossgrid.controls" : "lossgrid.mutants";
     made.name = mutant.name;
     made.message = mutant_problem(mutant);
-    if (made.message.empty()) continue;
+    if (mutant.trials == 0) {
+      made.outcome = "skipped";
+      made.message = "nothing applies: " + mutant.reason;
+    }
+    if (made.message.empty() || mutant.trials == 0) continue;
     made.outcome = "failure";
     made.type = mutant.is_control ? "control" : "mutant";
     made.text = mutant.what + '\n' + mutant.reproduce + '\n';

@@ -146,6 +146,7 @@ std::string mutants_text(const RunRecord& run) {
   add("mutant", "not_rejected", score.total - score.rejected);
   add("control", "accepted", score.controls_accepted);
   add("control", "not_accepted", score.controls_total - score.controls_accepted);
+  add("any", "not_run", score.not_run);
   return mutants.text();
 }
 

@@ -136,8 +136,11 @@ TEST(Junit, TimingsMutantsAndTheMeter) {
 
   RunRecord mutants = sample_mutants_run();
   mutants.mutants[0].rejected = false;
+  mutants.mutants[1].trials = 0;
+  mutants.mutants[1].reason = "nothing to change in nll";
   mutants.mutants[3].rejected = true;
   const std::string score = exported("junit", mutants);
+  EXPECT_THAT(score, HasSubstr("<skipped message=\"nothing applies: nothing to change in nll\"/>"));
   EXPECT_THAT(score, HasSubstr("failures=\"2\""));
   EXPECT_THAT(score, HasSubstr("message=\"a wrong implementation passes\""));
   EXPECT_THAT(score, HasSubstr("message=\"a right implementation is rejected\""));

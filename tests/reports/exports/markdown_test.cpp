@@ -63,7 +63,7 @@ TEST(Markdown, MutantsThatSurvive) {
   run.mutants[3].trials = 0;
   const std::string text = exported("markdown", run);
   EXPECT_THAT(text, HasSubstr("| `mutant_0` | a wrong implementation passes | `the gradient is"));
-  EXPECT_THAT(text, HasSubstr("| `reversed_sum` | no trial reached it | `sums from the end` |"));
+  EXPECT_THAT(text, Not(HasSubstr("reversed_sum")));  // nothing applies to it
 }
 
 /// Every row of a table has as many bars as its head.

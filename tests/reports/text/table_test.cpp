@@ -336,16 +336,51 @@ TEST(MutantsTable, SurvivorsStandOut) {
   run.mutants[0].rejected = false;
   run.mutants[1].rejected = false;
   run.mutants[1].trials = 0;
+  run.mutants[1].reason = "nothing to change in nll";
+  run.mutants[2].rejected = false;
+  run.mutants[2].not_counted = 1;
+  run.mutants[2].reason = "C3, tp1cp2: 'fused' does not pass it, either: loss";
   run.mutants[3].rejected = true;
   run.mutants[3].rejected_by_checks = {"loss"};
   run.mutants[3].reproduce = "lossgrid run --impl reversed_sum";
   const std::string text = format_mutants_table(run);
   EXPECT_THAT(line_with(text, "mutant_0"), HasSubstr("SURVIVED"));
   EXPECT_THAT(text, HasSubstr("passed 4 trials"));
-  EXPECT_THAT(line_with(text, "mutant_1"), HasSubstr("NOT RUN"));
+  EXPECT_THAT(line_with(text, "mutant_1"), HasSubstr("did not run"));
+  EXPECT_THAT(text, HasSubstr("nothing applies: nothing to change in nll\n"));
+  EXPECT_THAT(line_with(text, "mutant_2"), HasSubstr("SURVIVED"));
+  EXPECT_THAT(text, HasSubstr("passed 3 trials\n"));
+  EXPECT_THAT(text, HasSubstr("failed 1, which does not count:\n"));
+  EXPECT_THAT(text, HasSubstr("C3, tp1cp2: 'fused' does not pass it, either: loss\n"));
   EXPECT_THAT(line_with(text, "reversed_sum"), HasSubstr("WRONGLY REJECTED"));
   EXPECT_THAT(text, HasSubstr("reproduce: lossgrid run --impl reversed_sum"));
-  EXPECT_THAT(text, HasSubstr("1 of 3 mutants rejected (33.3 %)\n0 of 1 controls accepted\n"));
+  EXPECT_THAT(text,
+              HasSubstr("\n0 of 2 mutants rejected (0 %)\n0 of 1 controls accepted\n1 did not "
+                        "run: nothing in "));
+}
+
+TEST(MutantsTable, OneThatDidNotRunIsNoSurvivor) {
+  RunRecord run = sample_mutants_run();
+  run.suite = "smoke";
+  run.mutants.resize(1);
+  run.mutants[0].rejected = false;
+  run.mutants[0].trials = 0;
+  TextStyle coloured;
+  coloured.has_colours = true;
+  const std::string text = format_mutants_table(run, coloured);
+  EXPECT_THAT(text, Not(HasSubstr("SURVIVED")));
+  EXPECT_THAT(text, Not(HasSubstr("mutants rejected")));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b[31m")));
+  EXPECT_THAT(text, HasSubstr("\n1 did not run: nothing in smoke applies to it\n"));
+}
+
+TEST(MutantsTable, CasesThatAFunctionFailsItselfComeFirst) {
+  RunRecord run = sample_mutants_run();
+  run.mutants[3].name = "mine/unchanged";
+  run.mutants[3].left_out = {"lens=5 vocab=24", "lens=8 vocab=24"};
+  EXPECT_TRUE(format_mutants_table(run).starts_with(
+      "mine fails 2 cases of the suite unchanged; they are left out:\n"
+      "  lens=5 vocab=24\n  lens=8 vocab=24\n\n"));
 }
 
 TEST(MutantsTable, OnlyAllOfThemAreAHundredPercent) {
