@@ -104,7 +104,7 @@ TEST_F(ExternalMutants, AFunctionThatPassesNothingHasNoMutants) {
   const ProcessResult result = run_mutants(write_python("wrong.py", always), "wrong");
   EXPECT_EQ(result.exit_code, 65);
   EXPECT_THAT(result.err, HasSubstr("'wrong' passes no trial itself, so its mutants cannot be "
-                                    "judged: logprobs"));
+                                    "judged: loss"));
 }
 
 TEST_F(ExternalMutants, OneMutantAloneComesWithTheControl) {
