@@ -295,11 +295,17 @@ void gradient_row_sum(const LossProblem& problem, const Rows& rows, const Result
 
 // --- registration --------------------------------------------------------------------------------
 
+/// True if log-probabilities are those of the given logits, as the bounds above have it.
+bool has_plain_logits(const LossProblem& problem) {
+  return problem.transform.is_identity() && problem.batch.temperatures.empty() &&
+         !problem.sampling.has_mask;
+}
+
 template <DType dtype>
 bool runs_on(const LossProblem& problem) {
   return problem.dtype == dtype && problem.backend == Backend::cpu && problem.grid.ranks() == 1 &&
          problem.batch.microbatch.count == 1 && problem.row_statistics() &&
-         problem.objective_spec == ObjectiveSpec();
+         problem.objective_spec == ObjectiveSpec() && has_plain_logits(problem);
 }
 
 struct Tensor {

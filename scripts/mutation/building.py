@@ -45,6 +45,10 @@ class Build:
                             ["cmake", "--build", self.build, "--target", *programs]):
                 if subprocess.run(command, cwd=self.source, stdout=file, stderr=file).returncode != 0:
                     sys.exit(f"mutate: the sources do not build: {log}")
+        self.read(programs)
+
+    def read(self, programs):
+        """Reads how programs were built."""
         with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as file:
             entries = json.load(file)
         self.commands = {self._object(entry): entry for entry in entries}
@@ -122,6 +126,38 @@ class Build:
         words[first_object:first_object] = inside
         subprocess.run(words, cwd=self.build, check=True)
         return True
+
+
+class BuiltTree(Build):
+    """A build that is there, of the sources themselves: nothing in it is changed. Its objects may be made
+    of several sources (unity builds)."""
+
+    def __init__(self, root, build, programs):
+        self.source = root
+        self.build = build
+        self.read(programs)
+
+    def compile_with(self, unit, overlay, header, made):
+        """Compiles a unit to `made` with the sources of `overlay` in the place of those of the tree, and
+        `header` before them."""
+        entry = self.commands[unit]
+        with open(entry["file"], encoding="utf-8") as file:
+            text = file.read()
+        for path in _files_below(overlay):
+            text = text.replace(f'"{os.path.join(self.source, path)}"', f'"{os.path.join(overlay, path)}"')
+        own = os.path.join(overlay, os.path.relpath(entry["file"], self.source))
+        if not os.path.exists(own):
+            own = made + ".cpp"
+            os.makedirs(os.path.dirname(made), exist_ok=True)
+            with open(own, "w", encoding="utf-8") as file:
+                file.write(text)
+        words = [own if word == entry["file"] else word for word in shlex.split(entry["command"])]
+        words[words.index("-o") + 1] = made
+        os.makedirs(os.path.dirname(made), exist_ok=True)
+        ended = subprocess.run([*words, "-Wno-error", "-include", header], cwd=entry["directory"], capture_output=True,
+                               text=True, check=False)
+        if ended.returncode != 0:
+            raise DoesNotCompile(ended.stderr)
 
 
 def digest(*paths):
