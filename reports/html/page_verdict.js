@@ -82,6 +82,12 @@ function findings({begun}, groups) {
   return shown;
 }
 
+/// Returns a line for every output of a loaded function of which a part was not compared.
+function unjudgedLines(report) {
+  return (report.tables?.unjudged_outputs ?? [])
+      .map(({implementation, output, state}) => `${implementation}: ${output}: ${state}`);
+}
+
 function drawBanner(page) {
   const {report, verdict} = page;
   const run = report.run;
@@ -100,6 +106,7 @@ function drawBanner(page) {
           'div', {class: 'banner-text'},
           lines.map((line) => element('p', {class: 'headline'}, line)),
           element('p', {class: lines.length > 0 ? 'outcome' : 'headline'}, verdict.text),
+          unjudgedLines(report).map((line) => element('p', {class: 'outcome'}, line)),
           findings(page, groups)));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reports/record/record.h"
+#include "reports/record/unjudged.h"
 #include "reports/text/chunk_table.h"
 #include "reports/text/memory_table.h"
 
@@ -56,10 +57,21 @@ void fields(A& a, MemoryRatioRow& row) {
   a("predicted_ratio", row.predicted_ratio, "predicted_bytes / those of linear_materialized.");
 }
 
+template <typename A>
+void fields(A& a, UnjudgedRow& row) {
+  a.record("unjudged_output",
+           "A value that a loaded function returns, and that no trial compared together with its "
+           "gradient.");
+  a("implementation", row.implementation, "With its options.", {.nonempty = true});
+  a("output", row.output, "Name of the value.", {.nonempty = true});
+  a("state", row.state, "The part that trials compared.", {.nonempty = true});
+}
+
 /// Tables of several trials.
 struct ReportTables {
   std::vector<ChunkErrorRow> grad_weight_error_by_chunks;
   std::vector<MemoryRatioRow> peak_memory;
+  std::vector<UnjudgedRow> unjudged_outputs;
 };
 
 template <typename A>
@@ -70,6 +82,9 @@ void fields(A& a, ReportTables& tables) {
   a("peak_memory", tables.peak_memory,
     "Rows of implementations that make their logits, on cases and grids where linear_materialized "
     "ran too.");
+  a("unjudged_outputs", tables.unjudged_outputs,
+    "Rows of values that the run compared in part only. Older reports do not have it.",
+    {.since = Since::after_1_1});
 }
 
 template <typename A>
@@ -78,8 +93,10 @@ void fields(A& a, RunRecord& run) {
   a.computed("summary", TrialCounts{run.counts_by_status()},
              "Number of trials, and of each status.");
   a("trials", run.trials, "In the order in which they ran.");
-  a.computed("tables", ReportTables{weight_error_by_chunks(run), peak_memory_ratios(run)},
-             "Results of several trials together.");
+  a.computed(
+      "tables",
+      ReportTables{weight_error_by_chunks(run), peak_memory_ratios(run), unjudged_outputs(run)},
+      "Results of several trials together.");
   list_fields(a, run);
   a.computed("score", run.mutation_score(), "The share of mutants that the suite rejects.",
              {.left_out = run.command != "mutants"});

@@ -113,6 +113,7 @@ struct TrialRecord {
   std::map<std::string, std::string> fingerprints;
   std::string reproduce;
   std::vector<std::string> cost_mismatches;
+  std::map<std::string, std::string> unjudged;  // by output (unjudged.h)
 
   /// "tp2cp4", and where they apply "dp2", "pp2", "sp" and ":ulysses" behind it.
   std::string grid() const;
@@ -213,6 +214,10 @@ void fields(A& a, TrialRecord& trial) {
   a("cost_mismatches", trial.cost_mismatches,
     "Costs that differ from their prediction. Older reports do not have it.",
     {.one_of = "memory communication", .since = Since::later_in_1, .usual = "[]"});
+  a("unjudged", trial.unjudged,
+    "By value that a loaded function returns, if checks do not decide about it and its gradient: "
+    "the part that they decide about. Older reports do not have it.",
+    {.nonempty = true, .since = Since::after_1_1, .usual = "{}"});
   a("reproduce", trial.reproduce, "A command line that runs this trial again.");
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/record/unjudged.h"
 #include "reports/text/table.h"
 #include "reports/text/text_table.h"
 
@@ -99,6 +100,15 @@ std::string fold_by_reason(const RunRecord& run, TrialStatus status, std::string
   return out;
 }
 
+/// Returns a line for every output of which a part was not compared.
+std::string unjudged_lines(const RunRecord& run) {
+  std::string out;
+  for (const UnjudgedRow& row : unjudged_outputs(run)) {
+    out += fmt::format("{}: {}: {}\n", row.implementation, row.output, row.state);
+  }
+  return out;
+}
+
 /// "0.52 s: generate 0.10, truth 0.05, ...".
 std::string stages_line(const RunRecord& run, const TextStyle& style) {
   if (run.wall_ns == 0) return "";
@@ -177,6 +187,8 @@ std::string format_summary(const RunRecord& run, const TextStyle& style) {
   const std::string folded = fold_by_reason(run, TrialStatus::skipped, "skipped") +
                              fold_by_reason(run, TrialStatus::not_run, "not run");
   if (!folded.empty()) out += '\n' + folded;
+  const std::string unjudged = unjudged_lines(run);
+  if (!unjudged.empty()) out += '\n' + unjudged;
   for (const TrialRecord& trial : run.trials) {
     if (is_bad(trial.status)) out += '\n' + format_trial(trial, style);
   }

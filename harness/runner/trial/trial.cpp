@@ -14,6 +14,7 @@
 #include "harness/runner/verdict/rank_archive.h"
 #include "harness/runner/verdict/rank_merge.h"
 #include "harness/runner/verdict/refusal.h"
+#include "harness/runner/verdict/unjudged_outputs.h"
 #include "harness/verify/expected.h"
 #include "harness/verify/unpadded_batch.h"
 
@@ -105,6 +106,7 @@ TrialFacts run_ranks(const std::shared_ptr<const TrialSetup>& shared,
   add_stages(setup.grid, run.results);
   const StageScope scope(Stage::compare);
   TrialFacts facts = merge_ranks(setup, run.results, trial.record);
+  trial.record.unjudged = unjudged_outputs_of(setup);
   if (setup.keep_outputs) trial.outputs = gather_outputs(setup, run.results);
   if (setup.expected) {
     for (const Check& check : check_outputs(setup, *setup.expected, *trial.outputs)) {

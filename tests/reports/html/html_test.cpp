@@ -208,6 +208,9 @@ RunRecord green_run() {
   RunRecord run = sample_run();
   run.exit_code = 0;
   run.trials = {sample_trial(1, 1, "fused"), sample_trial(2, 1, "fused"), sample_skip(1)};
+  for (TrialRecord& trial : run.trials) {
+    trial.unjudged = {{"entropy", "value checked, gradient not"}};
+  }
   return run;
 }
 
@@ -241,16 +244,17 @@ TEST(Html, ShowsProblemsAtOnce) {
       "grad_logits is wrong, 1e+4 times its bound: rank 2, sequence 1, token 17, vocab id 94: got "
       "-0.25, want -0.125; so is 1 other check";
   ExpectedPages pages;
-  pages.add("green.html", green_run(),
-            {{"kind", "good"},
-             {"lines", {"passed: 2 passed, 1 skipped"}},
-             {"commands", ordered_json::array()},
-             {"cells",
-              {{"fused tp1cp1", {"fine", "0.5"}},
-               {"fused tp2cp1", {"fine", "0.5"}},
-               {"cp_local tp1cp1", {"none", "skipped"}}}},
-             {"pick", "fused tp2cp1"},
-             {"rows", 1}});
+  pages.add(
+      "green.html", green_run(),
+      {{"kind", "good"},
+       {"lines", {"passed: 2 passed, 1 skipped", "fused: entropy: value checked, gradient not"}},
+       {"commands", ordered_json::array()},
+       {"cells",
+        {{"fused tp1cp1", {"fine", "0.5"}},
+         {"fused tp2cp1", {"fine", "0.5"}},
+         {"cp_local tp1cp1", {"none", "skipped"}}}},
+       {"pick", "fused tp2cp1"},
+       {"rows", 1}});
   pages.add("failed.html", failed_run(),
             {{"kind", "bad"},
              {"lines",

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reports/record/unjudged.h"
 #include "reports/text/text_table.h"
 #include "sample_run.h"
 #include "text_parts.h"
@@ -277,6 +278,26 @@ TEST(Summary, FoldsSkipsByReason) {
   EXPECT_THAT(text, AllOf(HasSubstr("skipped 2: cp_local needs cp > 1 (cp_local)\n"),
                           HasSubstr("skipped 1: needs 2 GiB (cp_local)\n"),
                           HasSubstr("not run 1: no reason given (cp_local)\n")));
+}
+
+TEST(Summary, NamesOutputsThatWereNotCompared) {
+  RunRecord run;
+  for (const char* name : {"judged", "value_alone", "not_at_all", "skipped_alone"}) {
+    for (int k = 0; k < 2; ++k) {
+      run.trials.push_back(sample_trial(1, 1, name));
+      run.trials.back().unjudged = {{"entropy", kNotChecked}};
+    }
+  }
+  run.trials[1].unjudged.clear();  // one trial decides for all of its implementation
+  run.trials[2].unjudged["entropy"] = kValueAlone;
+  run.trials[6].status = run.trials[7].status = TrialStatus::skipped;
+  EXPECT_THAT(format_summary(run),
+              HasSubstr("\nvalue_alone: entropy: value checked, gradient not\n"
+                        "not_at_all: entropy: neither value nor gradient checked\n"));
+  EXPECT_THAT(format_summary(run), Not(HasSubstr("judged: entropy: n")));
+  run.trials[1].status = TrialStatus::error;  // it did not come to its checks
+  EXPECT_THAT(format_summary(run),
+              HasSubstr("\njudged: entropy: neither value nor gradient checked\n"));
 }
 
 TEST(Summary, NamesTheRankThatFailedFirst) {
