@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // not_taken: the rule by which functions from outside are given options, inputs and layouts only if
-// they declare that they take them (`takes=` of Python, `takes` of a plugin).
+// they declare that they take them (`takes=` of Python, `takes` of a plugin), and losses only if
+// all numbers that these are made of are returned or taken.
 #pragma once
 
 #include <optional>

@@ -38,8 +38,14 @@ CaseSpec head_of(const LossProblem& problem) {
 
 nlohmann::json problem_json(const LossProblem& problem) {
   nlohmann::json objective{{"kind", problem.objective_spec.kind}};
+  nlohmann::json changed = nlohmann::json::array();
+  const ObjectiveOptions usual = with_all_options({problem.objective_spec.kind, {}}).options;
   for (const auto& [name, text] : with_all_options(problem.objective_spec).options) {
     objective[name] = nlohmann::json::parse(text);
+    const auto found = usual.find(name);  // some options come with others
+    const bool is_usual =
+        found != usual.end() && objective[name] == nlohmann::json::parse(found->second);
+    if (!is_usual) changed.push_back(name);
   }
   const PackedBatch& batch = problem.batch;
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
@@ -68,6 +74,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"microbatch", batch.microbatch.index},
           {"microbatches", batch.microbatch.count},
           {"objective", objective},
+          {"objective_changed", changed},
           {"input_sum", batch.input_sum},
           {"denominators",
            {{"valid_tokens", batch.denominators.valid_tokens},

@@ -107,6 +107,9 @@ class Objective {
 
   virtual std::string_view kind() const = 0;
   const ObjectiveNeeds& needs() const { return needs_; }
+  /// Returns true for the numbers of a row that loss and gradient depend on, beside its
+  /// log-probability; not for those that are read by metrics alone.
+  virtual bool loss_reads(RowTerm term) const { return needs_.reads(term); }
   virtual ObjectiveSizes sizes() const = 0;
   /// True when the loss is linear in the numbers of tokens: d loss / d numbers is the same whatever
   /// they are, so that a gradient can be made before the forward pass is over.

@@ -60,6 +60,8 @@ class WithMetrics final : public Objective {
 
   std::string_view kind() const override { return objective_->kind(); }
 
+  bool loss_reads(RowTerm term) const override { return objective_->loss_reads(term); }
+
   bool linear() const override { return objective_->linear(); }
 
   ObjectiveSizes sizes() const override {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Type, TypeVar
+from typing import Any, Dict, Mapping, Tuple, Type, TypeVar
 
 from lossgrid.errors import ProtocolError
 from lossgrid.options import Option
@@ -54,8 +54,9 @@ class Problem:
     ``denominators`` count the global batch.
     ``input_sum`` is the sum over the global batch of importance weights that
     ``rollout_is_batch_normalize`` divides by, or of pairs of which both have a score, else 0.
-    ``objective`` holds every option of the objective and its name as "kind", ``options`` every
-    option of the function with its value.
+    ``objective`` holds every option of the objective and its name as "kind", ``objective_changed``
+    the names of the options that do not have their defaults, ``options`` every option of the
+    function with its value.
 
     ``head`` is "lm", or without a vocabulary (V = 1, on every TP rank) "value", where row t has the
     value of the state before token t + 1, or "score", where it has that of the tokens up to t.
@@ -89,6 +90,7 @@ class Problem:
     microbatch: int = 0
     microbatches: int = 1
     objective: Mapping[str, Any] = None  # type: ignore[assignment]
+    objective_changed: Tuple[str, ...] = ()
     denominators: Denominators = Denominators()
     input_sum: float = 0.0
     tp_rank: int = 0
@@ -120,4 +122,5 @@ def problem_from(message: Mapping[str, Any]) -> Problem:
     facts["grid"] = Grid(**_known(Grid, facts["grid"]))
     facts["denominators"] = Denominators(**_known(Denominators, facts.get("denominators") or {}))
     facts["objective"] = dict(facts.get("objective") or {})
+    facts["objective_changed"] = tuple(facts.get("objective_changed") or ())
     return Problem(**facts)

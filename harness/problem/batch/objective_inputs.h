@@ -54,6 +54,11 @@ struct ObjectiveNeeds {
   bool edges_by_unit = false;    // for all tokens of a unit together, not token by token
 
   bool needs(TokenInput input) const { return inputs[static_cast<int>(input)]; }
+  /// Returns true for the numbers of a row that are read beside its log-probability.
+  bool reads(RowTerm term) const {
+    return terms.has(term) || (is_statistic(term) && row_statistics) ||
+           (is_prediction(term) && predictions);
+  }
   bool has_groups() const { return group_size > 0 || packs_are_groups; }
   /// Returns the neighbours that must stay in one pack of a batch of this many sequences.
   std::int64_t unit_of(std::int64_t sequences) const {

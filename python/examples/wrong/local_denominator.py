@@ -11,21 +11,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from vocab_parallel import VocabParallelLogprob  # noqa: E402
 
 
-# Options of the objective that are implemented with one value only.
-ONLY = {"token_level_loss": True, "ratio_clip_c": None, "disable_ppo_ratio": False,
-        "force_on_policy_ratio": False, "use_cispo": False,
-        "sequence_level_importance_ratios": False, "reference_policy_kl_type": "k3",
-        "use_on_policy_kl_approximation": False, "use_importance_sampling_correction": False,
-        "positive_example_nll_weight": 0}
+# Options of the objective that are implemented; others have to be left at their defaults, those
+# too that later versions of lossgrid bring.
+IMPLEMENTED = ("ratio_clip_min", "ratio_clip_max", "reference_policy_kl_penalty",
+               "use_kl_in_reward", "kl_input_clamp_value", "kl_output_clamp_value")
 
 
 def supports(problem):
     if problem.objective["kind"] != "clipped_pg":
         return "the loss is clipped_pg"
-    for name, value in ONLY.items():
-        if problem.objective.get(name, value) != value:
-            return f"{name}={problem.objective[name]} is not implemented"
-    return ""
+    others = [name for name in problem.objective_changed if name not in IMPLEMENTED]
+    return f"{others[0]}={problem.objective[others[0]]} is not implemented" if others else ""
 
 
 def clamp(x, bound):
