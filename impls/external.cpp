@@ -2,12 +2,10 @@
 // Implementations from outside: a function of Python or of a shared library, in a worker process of
 // the rank or in this one, which gets views of this rank's tensors and returns log-probabilities or
 // a loss (python/PROTOCOL.md).
-// Log-probabilities go through the objective on this side, as those of built-in strategies do, and
-// the function's backward gets d loss / d log-probability. A loss comes back as its value and its
-// gradient.
+// Log-probabilities and entropies go through the objective on this side, as those of built-in
+// strategies do, and the function's backward gets d loss / d each of them. A loss comes back as its
+// value and its gradient.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "harness/core/error.h"
 #include "harness/device/memory/host_view.h"
@@ -16,6 +14,7 @@
 #include "harness/external/problem_json.h"
 #include "harness/external/shared_arrays.h"
 #include "harness/loss/foreign_plan.h"
+#include "impls/external_returned.h"
 #include "impls/external_takes.h"
 #include "impls/objective_pass.h"
 #include "impls/strategy.h"
@@ -29,15 +28,11 @@ double declared_scale(const ExternalDeclaration& declaration, const LossProblem&
       {problem.grid.dp, problem.grid.cp, problem.batch.microbatch.count});
 }
 
-/// Reads a number of the protocol, in which "nan", "inf" and "-inf" are texts.
-double number_in(const nlohmann::json& value) {
-  if (value.is_number()) return value.get<double>();
-  const double infinity = std::numeric_limits<double>::infinity();
-  return value == "inf" ? infinity : value == "-inf" ? -infinity : std::nan("");
-}
-
 constexpr const char* kTakesBigrams =
     "an engine takes bigram models: cases with hidden_values=one_hot";
+
+constexpr const char* kEntropyWithoutGraph =
+    "the loss depends on the entropy, which is returned without a graph (requires_grad is False)";
 
 class ExternalPlan final : public LossPlan, public ForeignPlan {
  public:
@@ -74,7 +69,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     const nlohmann::json answer = ask(request, "forward");
     take_measurement(answer, "forward");
     measured_->predicted = predicted_.forward;
-    if (is_traced()) trained_ = returned_numbers(answer);
+    if (is_traced()) trained_ = returned_numbers(declaration_, arrays_, answer);
+    require_graphs(answer);
     if (declaration_.returns_logprobs) {
       read_tokens(outputs.tokens);
       outputs.result = objective(outputs.tokens);
@@ -132,43 +128,27 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
 
   void finish_backward(const LossInputs& inputs, LossGradients& gradients) {
     read_gradients(gradients);
-    if (is_traced()) compare_with_training(evaluate(inputs), trained_);
+    if (is_traced()) {
+      measured_->evaluation = difference_of_evaluation(evaluate(inputs), trained_);
+    }
     traced_ = false;  // the first time is enough
   }
 
-  /// Compares the outputs of an evaluation, without gradients, with those of the forward.
-  std::vector<float> evaluate(const LossInputs& inputs) {
+  /// Refuses an entropy that the loss depends on and that cannot pass a gradient on.
+  void require_graphs(const nlohmann::json& answer) {
+    const auto names = answer.value("without_graph", std::vector<std::string>());
+    if (std::find(names.begin(), names.end(), "entropy") == names.end()) return;
+    runtime_.learned_calls().see_entropy_without_graph(declaration_.name);
+    if (needs_entropy_gradient()) throw Error(ErrorCode::unsupported, kEntropyWithoutGraph);
+  }
+
+  /// Returns the outputs of an evaluation, without gradients.
+  ReturnedNumbers evaluate(const LossInputs& inputs) {
     write_inputs(inputs);
     nlohmann::json request = call("forward");
     request["trace"] = request["memory"] = request["grad"] = false;
     request["change"] = change();
-    return returned_numbers(ask(request, "evaluation"));
-  }
-
-  void compare_with_training(const std::vector<float>& evaluated,
-                             const std::vector<float>& trained) {
-    // Without a graph an operation may add up in another order.
-    constexpr float kRoundings = 1e-5f;
-    for (std::size_t k = 0; k < trained.size(); ++k) {
-      if (evaluated[k] == trained[k] || (std::isnan(evaluated[k]) && std::isnan(trained[k]))) {
-        continue;
-      }
-      const float apart = std::abs(evaluated[k] - trained[k]);
-      if (apart <= kRoundings * std::max(1.0f, std::abs(trained[k]))) continue;
-      measured_->evaluation =
-          fmt::format("an evaluation returns {}, training {} {}", evaluated[k], trained[k],
-                      declaration_.returns_logprobs ? fmt::format("in row {}", k) : "as the loss");
-      return;
-    }
-  }
-
-  /// Reads log-probabilities, or the loss alone.
-  std::vector<float> returned_numbers(const nlohmann::json& answer) const {
-    if (declaration_.returns_logprobs) {
-      const std::span<float> logprobs = arrays_.array<float>("out.logprobs");
-      return {logprobs.begin(), logprobs.end()};
-    }
-    return {static_cast<float>(number_in(answer.at("loss")))};
+    return returned_numbers(declaration_, arrays_, ask(request, "evaluation"));
   }
 
   /// Sends a request and keeps its measurement: the common part of forward and backward.
@@ -221,7 +201,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     for (const std::span<float> column : tokens.terms) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
-    if (declaration_.returns_entropy && problem_.row_statistics()) {
+    if (declaration_.returns_entropy && problem_.returns(RowTerm::entropy)) {
       copy_column("out.entropy", tokens.terms[RowTerm::entropy]);
     }
   }
@@ -241,19 +221,30 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   /// harness adds up over dp ranks.
   ObjectiveResult whole_loss(const nlohmann::json& answer) {
     ObjectiveResult result;
-    result.loss = number_in(answer.at("loss")) / declared_scale(declaration_, problem_);
+    result.loss = loss_in(answer) / declared_scale(declaration_, problem_);
     if (declaration_.is_engine) result.loss /= problem_.grid.dp;
     return result;
   }
 
   void write_upstream() {
     context_.device.synchronise();  // kernels of the objective write grad_
+    write_upstream("upstream.logprobs", grad_.all().logprob);
+    // Without an entropy in the loss it stays 0.
+    if (needs_entropy_gradient()) {
+      write_upstream("upstream.entropy", grad_.all().terms[RowTerm::entropy]);
+    }
+  }
+
+  void write_upstream(const char* name, std::span<const float> gradient) {
     const auto factor = static_cast<float>(upstream_factor());
-    const std::span<float> upstream = arrays_.array<float>("upstream.logprobs");
-    const std::span<const float> gradient = grad_.all().logprob;
+    const std::span<float> upstream = arrays_.array<float>(name);
     for (std::size_t k = 0; k < rows_.rows(); ++k) {
       upstream[k] = rows_.valid[k] ? gradient[k] * factor : 0;
     }
+  }
+
+  bool needs_entropy_gradient() const {
+    return declaration_.returns_entropy && problem_.terms().has(RowTerm::entropy);
   }
 
   void read_gradients(LossGradients& gradients) {
@@ -301,8 +292,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   SharedArrays arrays_;
   std::unique_ptr<ExternalSession> session_;  // ends before the arrays
   std::vector<std::string> broken_guards_;
-  bool traced_ = true;          // collectives and memory are looked at
-  std::vector<float> trained_;  // what the traced forward returned
+  bool traced_ = true;       // collectives and memory are looked at
+  ReturnedNumbers trained_;  // of the traced forward
   std::optional<PhaseMeasurement> measured_;
   DeclaredCost predicted_;  // of the own rank
 };

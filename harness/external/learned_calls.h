@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `LearnedCalls`: the collectives that external implementations made in trials, in their order.
-// Mutants are made from them. Any thread may call.
+// `LearnedCalls`: the collectives that external implementations made in trials, in their order, and
+// which of them return an entropy without a gradient. Mutants are made from them. Any thread may
+// call.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +32,17 @@ class LearnedCalls {
     if (calls.size() > longest.size()) longest = std::move(calls);
   }
 
+  /// Records an implementation whose entropy has no graph to go back through.
+  void see_entropy_without_graph(const std::string& implementation) {
+    const std::lock_guard lock(mutex_);
+    entropy_without_graph_.insert(implementation);
+  }
+
+  bool is_entropy_without_graph(const std::string& implementation) const {
+    const std::lock_guard lock(mutex_);
+    return entropy_without_graph_.contains(implementation);
+  }
+
   /// Returns the calls of a phase, none if it never ran.
   Calls of(const std::string& implementation, const std::string& phase) const {
     const std::lock_guard lock(mutex_);
@@ -40,6 +53,7 @@ class LearnedCalls {
  private:
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, Calls> calls_;
+  std::set<std::string> entropy_without_graph_;
 };
 
 }  // namespace lossgrid

@@ -21,6 +21,7 @@ constexpr CallChange kLeftOut{"skip", "is left out"};
 constexpr CallChange kOfOtherGroup{"wrong_group", "is done over another group"};
 constexpr CallChange kOfReductions{"wrong_op", "takes another operation"};
 constexpr const char* kUnchanged = "unchanged";
+constexpr const char* kOfEntropy = "entropy_gradient_factor";
 constexpr const char* kPhases[] = {"forward", "backward"};
 
 std::string mutant_of_call(const std::string& phase, std::size_t number, const char* kind) {
@@ -42,6 +43,9 @@ const std::vector<WholeChange>& whole_changes() {
   const auto factor = [](const char* mutant, const char* what, const Json& by) {
     return WholeChange{mutant, what, {{"kind", "gradient_factor"}, {"factor", by}}};
   };
+  const auto of_entropy = [](const char* mutant, const char* what, double by) {
+    return WholeChange{mutant, what, {{"kind", kOfEntropy}, {"factor", by}}};
+  };
   const auto named = [](const char* mutant, const char* what) {
     return WholeChange{mutant, what, {{"kind", mutant}}};
   };
@@ -50,6 +54,8 @@ const std::vector<WholeChange>& whole_changes() {
       factor("gradient_x2", "the gradient is multiplied by 2", 2.0),
       factor("gradient_x1.004", "the gradient is multiplied by 1.004", 1.004),
       factor("gradient_xcp", "the gradient is multiplied by cp", "cp"),
+      of_entropy("entropy_gradient_x2", "the gradient of the entropy is multiplied by 2", 2.0),
+      of_entropy("entropy_gradient_dropped", "the gradient of the entropy is left out", 0.0),
       named("gradient_zero_last_tp", "the gradient is zero on the last TP rank"),
       named("roll_labels", "labels are rolled by one inside the shard"),
       named("round_inputs", "inputs are rounded to bfloat16 first"),
@@ -131,6 +137,9 @@ std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,
     if (kind == "drop_backward" && calls_of_backward == 0) continue;
     if (kind == "ignore_mask" && !declaration.returns_loss) continue;
     if (kind == "latest_state" && declaration.is_engine) continue;
+    const bool has_entropy_gradient =
+        declaration.returns_entropy && !learned.is_entropy_without_graph(name);
+    if (kind == kOfEntropy && !has_entropy_gradient) continue;
     out.push_back({name + '/' + change.mutant, change.what, change.change, ""});
   }
   return out;

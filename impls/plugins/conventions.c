@@ -6,30 +6,85 @@
 #include "vocab_parallel.c"
 #undef lossgrid_plugin_entry
 
+/* State of a pack with entropies, one for each own row. */
+typedef struct {
+  void* rows; /* a plan_state */
+  double* entropy;
+} entropy_state;
+
+static void destroy_entropy(void* plan) {
+  entropy_state* state = plan;
+  const lossgrid_context* context = ((plan_state*)state->rows)->context;
+  context->release(context, state->entropy);
+  destroy(state->rows);
+  free(state);
+}
+
+static int make_entropy_plan(void* user, const lossgrid_context* context, void** plan,
+                             lossgrid_error* error) {
+  entropy_state* state = calloc(1, sizeof(entropy_state));
+  if (state == NULL) return LOSSGRID_OUT_OF_MEMORY;
+  const int code = make_plan(user, context, &state->rows, error);
+  if (code != LOSSGRID_OK) {
+    free(state);
+    return code;
+  }
+  const size_t bytes = (size_t)context->problem->own_rows * sizeof(double);
+  state->entropy = context->allocate(context, bytes, "row_entropy");
+  if (state->entropy == NULL) {
+    destroy_entropy(state);
+    fail(error, "no memory for the entropies");
+    return LOSSGRID_OUT_OF_MEMORY;
+  }
+  *plan = state;
+  return LOSSGRID_OK;
+}
+
 /* Entropy of a row: log S - sum of exp(x - max) (x - max) / S, S the sum of exp(x - max). */
 static int forward_entropy(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
                            int needs_gradient, lossgrid_error* error) {
-  plan_state* state = plan;
-  const lossgrid_context* context = state->context;
-  const size_t rows = (size_t)state->rows;
-  const int code = forward(plan, inputs, outputs, needs_gradient, error);
+  entropy_state* state = plan;
+  const plan_state* rows = state->rows;
+  const int code = forward(state->rows, inputs, outputs, needs_gradient, error);
   if (code != LOSSGRID_OK) return code;
-  double* sums = context->allocate(context, rows * sizeof(double), "entropy_sums");
-  if (sums == NULL) return LOSSGRID_OUT_OF_MEMORY;
-  for (int64_t row = 0; row < state->rows; ++row) {
-    sums[row] = 0;
+  for (int64_t row = 0; row < rows->rows; ++row) {
+    double sum = 0;
     for (int64_t c = 0; c < inputs->logits->shape[1]; ++c) {
-      const double x = load(inputs->logits, row, c) - state->max[row];
-      if (isfinite(x)) sums[row] += exp(x) * x; /* of a masked column 0 */
+      const double x = load(inputs->logits, row, c) - rows->max[row];
+      if (isfinite(x)) sum += exp(x) * x; /* of a masked column 0 */
+    }
+    state->entropy[row] = sum;
+  }
+  const int reduced = reduce(rows->context->tp, state->entropy, rows->rows, LOSSGRID_SUM, error);
+  float* entropy = outputs->entropy->data;
+  for (int64_t row = 0; row < rows->rows; ++row) {
+    state->entropy[row] = log(rows->sums[row]) - state->entropy[row] / rows->sums[row];
+    entropy[row] = (float)state->entropy[row];
+  }
+  return reduced;
+}
+
+/* d H / d x = -p (log p + H), without another collective: H is of the whole vocabulary. */
+static int backward_entropy(void* plan, const lossgrid_inputs* inputs,
+                            const lossgrid_upstream* upstream, const lossgrid_gradients* gradients,
+                            lossgrid_error* error) {
+  const entropy_state* state = plan;
+  const plan_state* rows = state->rows;
+  const float* of_logprobs = upstream->logprobs->data;
+  const float* of_entropy = upstream->entropy->data;
+  (void)error;
+  for (int64_t row = 0; row < rows->rows; ++row) {
+    const int64_t target = target_column(rows, row);
+    for (int64_t c = 0; c < inputs->logits->shape[1]; ++c) {
+      const double x = load(inputs->logits, row, c) - rows->max[row];
+      const double p = exp(x) / rows->sums[row];
+      const double log_p = isfinite(x) ? x - log(rows->sums[row]) : 0; /* times p, which is 0 */
+      store(gradients->logits, row, c,
+            of_logprobs[row] * ((c == target) - p) -
+                of_entropy[row] * p * (log_p + state->entropy[row]));
     }
   }
-  const int reduced = context->tp->all_reduce(context->tp, sums, rows, LOSSGRID_F64, LOSSGRID_SUM);
-  float* entropy = outputs->entropy->data;
-  for (int64_t row = 0; row < state->rows; ++row) {
-    entropy[row] = (float)(log(state->sums[row]) - sums[row] / state->sums[row]);
-  }
-  context->release(context, sums);
-  return reduced;
+  return LOSSGRID_OK;
 }
 
 /* Allocates a float for each own row and describes them by `tensor`. */
@@ -46,6 +101,11 @@ static float* own_column(const plan_state* state, DLTensor* tensor, const DLTens
   tensor->shape = shape;
   tensor->strides = &one;
   return data;
+}
+
+/* A batch that trains on nothing has the loss 0. */
+static double denominator(const lossgrid_problem* problem) {
+  return problem->global_valid_tokens > 0 ? (double)problem->global_valid_tokens : 1;
 }
 
 static int forward_loss(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
@@ -68,7 +128,7 @@ static int forward_loss(void* plan, const lossgrid_inputs* inputs, lossgrid_outp
   if (code == LOSSGRID_OK) {
     code = context->cp->all_reduce(context->cp, &sum, 1, LOSSGRID_F64, LOSSGRID_SUM);
   }
-  outputs->loss = sum / (double)context->problem->global_valid_tokens;
+  outputs->loss = sum / denominator(context->problem);
   return code;
 }
 
@@ -82,7 +142,7 @@ static int backward_loss(void* plan, const lossgrid_inputs* inputs,
   int64_t shape;
   float* of_logprobs = own_column(state, &column, inputs->logits, &shape);
   if (of_logprobs == NULL) return LOSSGRID_OUT_OF_MEMORY;
-  const double share = -upstream->loss / (double)context->problem->global_valid_tokens;
+  const double share = -upstream->loss / denominator(context->problem);
   for (int64_t row = 0; row < state->rows; ++row) of_logprobs[row] = valid[row] ? (float)share : 0;
   lossgrid_upstream inner = *upstream;
   inner.logprobs = &column;
@@ -124,8 +184,9 @@ static int backward_framework(void* plan, const lossgrid_inputs* inputs,
 
 static int supports_mean_nll(void* user, const lossgrid_problem* problem, char* reason, size_t size,
                              lossgrid_error* error) {
-  if (strstr(problem->objective, "\"kind\":\"nll\"") == NULL) {
-    snprintf(reason, size, "is the mean of nll alone");
+  if (strstr(problem->objective, "\"kind\":\"nll\"") == NULL ||
+      strstr(problem->objective, "\"token_level_loss\":true") == NULL) {
+    snprintf(reason, size, "is the mean of nll over tokens alone");
   }
   if (reason[0] != 0) return LOSSGRID_OK;
   return supports(user, problem, reason, size, error);
@@ -166,10 +227,10 @@ LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
   static const lossgrid_implementation with_entropy = {.struct_size = sizeof(with_entropy),
                                                        .describe = describe_entropy,
                                                        .supports = supports,
-                                                       .plan = make_plan,
+                                                       .plan = make_entropy_plan,
                                                        .forward = forward_entropy,
-                                                       .backward = backward,
-                                                       .destroy = destroy};
+                                                       .backward = backward_entropy,
+                                                       .destroy = destroy_entropy};
   static const lossgrid_implementation mean_nll = {.struct_size = sizeof(mean_nll),
                                                    .describe = describe_loss,
                                                    .supports = supports_mean_nll,

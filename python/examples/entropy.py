@@ -37,7 +37,7 @@ class LogprobAndEntropy(torch.autograd.Function):
         return dz.to(ctx.dtype), None, None, None
 
 
-@lossgrid.implementation(returns=("logprobs", "entropy"))
+@lossgrid.implementation(returns=("logprobs", "entropy"), takes="layouts")
 def entropy(logits, batch):
     """Two all-reduces over TP: of the maximum, and of three sums."""
     return LogprobAndEntropy.apply(logits, batch.labels, batch.vocab_start, batch.tp.group)

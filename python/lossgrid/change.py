@@ -2,7 +2,7 @@
 """Mistakes around a function: one change of its inputs, outputs or gradients."""
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import torch
 
@@ -10,8 +10,8 @@ from lossgrid.errors import ProtocolError
 from lossgrid.groups import GridGroups
 from lossgrid.measure.collectives import CALL_CHANGES
 
-_AROUND = ("gradient_factor", "gradient_zero_last_tp", "roll_labels", "round_inputs",
-           "stale_outputs", "ignore_mask", "latest_state")
+_AROUND = ("gradient_factor", "entropy_gradient_factor", "gradient_zero_last_tp", "roll_labels",
+           "round_inputs", "stale_outputs", "ignore_mask", "latest_state")
 
 
 class Change:
@@ -31,6 +31,14 @@ class Change:
     @property
     def in_batch(self) -> bool:
         return self.kind in ("roll_labels", "ignore_mask")
+
+    def upstream(self, names: Sequence[str], of_outputs: List[torch.Tensor]) -> List[torch.Tensor]:
+        """Returns the gradients of the outputs ``names`` that the backward starts from."""
+        if self.kind != "entropy_gradient_factor" or self.message is None:
+            return of_outputs
+        factor = float(self.message["factor"])
+        return [gradient * factor if name == "entropy" else gradient
+                for name, gradient in zip(names, of_outputs)]
 
     def gradients(self, found: Dict[str, torch.Tensor],
                   groups: GridGroups) -> Dict[str, torch.Tensor]:

@@ -63,6 +63,7 @@ class Returned:
         self._declared = declared
         self._batch = batch
         self._tensors: Dict[str, torch.Tensor] = {}
+        self._without_graph: List[str] = []
         for name, value in values.items():
             self._check(name, value, device, graph)
             self._tensors[name] = value
@@ -71,6 +72,11 @@ class Returned:
     @property
     def names(self) -> List[str]:
         return list(self._tensors)
+
+    @property
+    def without_graph(self) -> List[str]:
+        """Outputs that were asked for with a graph and have none: their gradient is not known."""
+        return list(self._without_graph)
 
     def tensors(self) -> List[torch.Tensor]:
         return list(self._tensors.values())
@@ -109,7 +115,11 @@ class Returned:
         if value.device != device:
             raise BadInput(f"{mine} returned {name} on {value.device}, wanted it on {device}, "
                            "the device of this rank")
-        if graph and not value.requires_grad:
+        if not graph or value.requires_grad:
+            return
+        if name == "entropy":  # may be a statistic, in cases whose loss does not depend on it
+            self._without_graph.append(name)
+        else:
             raise BadInput(f"{mine} returned {name} without a graph (requires_grad is False): it "
                            "has to be differentiable; was it detached, or made under no_grad? "
                            'autograd="own" lets the function return gradients itself')

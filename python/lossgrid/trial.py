@@ -124,7 +124,7 @@ class Trial(TrialBase):
             self._forward = _Forward(change, batch, inputs, returned, backward)
             Trial._latest = self
         return {"ok": True, "returned": returned.names, "loss": number(returned.loss()),
-                "measured": measured, "changed": self._changed(inputs, batch),
+                "without_graph": returned.without_graph, "measured": measured, "changed": self._changed(inputs, batch),
                 "applied": collectives.applied or not change.in_calls}
 
     def backward(self, request: Message) -> Dict[str, Any]:
@@ -133,7 +133,9 @@ class Trial(TrialBase):
             raise ProtocolError('backward comes after a forward with "grad": true')
         if done.change.kind == "latest_state":
             done = self._exchanged(done)
-        upstream = self._upstream(done.returned, float(request.get("loss_gradient", 1.0)))
+        upstream = done.change.upstream(
+            done.returned.names,
+            self._upstream(done.returned, float(request.get("loss_gradient", 1.0))))
         collectives = self._begin_phase("backward", request, done.change)
         phase = self._phase
         assert phase is not None

@@ -120,6 +120,15 @@ class Changes(unittest.TestCase):
         self.assertTrue(torch.equal(lp, same) and torch.equal(half[:, :5], right[:, :5]))
         self.assertTrue((half[:, 5:] == 0).all() and (right[:, 5:] != 0).any())
 
+    def test_the_gradient_of_the_entropy_alone(self) -> None:
+        _, right = self.gradient(None, "entropy")
+        _, dropped = self.gradient({"kind": "entropy_gradient_factor", "factor": 0.0}, "entropy")
+        _, twice = self.gradient({"kind": "entropy_gradient_factor", "factor": 2.0}, "entropy")
+        self.assertGreater(float((right - dropped).abs().max()), 0.1)
+        torch.testing.assert_close(twice - right, right - dropped, rtol=1e-4, atol=1e-5)
+        _, plain = self.gradient(None)
+        torch.testing.assert_close(dropped, plain, rtol=1e-4, atol=1e-5)
+
     def test_a_backward_without_its_collectives(self) -> None:
         _, right = self.gradient(None, "differentiable_calls", (1, 2, 1))
         _, dropped = self.gradient({"kind": "drop_backward"}, "differentiable_calls", (1, 2, 1))

@@ -189,10 +189,13 @@ class Examples(_Runs):
     def test_grpo_supports(self) -> None:
         def reason(**options: Any) -> str:
             problem = Case([4], 9, objective={"kind": "clipped_pg", **options}).problem()
+            problem["objective_changed"] = [name for name in options if name != "kind"]
             return str(shared.host().launcher.ask(
                 "supports", implementation="grpo_loss", problem=problem)["reason"])
         self.assertEqual(reason(), "")
         self.assertEqual(reason(use_cispo=True), "use_cispo=True is not implemented")
+        self.assertEqual(reason(of_a_later_version=1), "of_a_later_version=1 is not implemented")
+        self.assertEqual(reason(ratio_clip_max=0.3), "")
         self.assertEqual(reason(kind="nll"), "the loss is clipped_pg")
 
     def test_engine(self) -> None:
@@ -234,6 +237,13 @@ class WrongTwins(_Runs):
         self.assertEqual((worst, off), (math.inf, math.inf))
         worst, off = self.errors(Case(LENGTHS, 40, (4, 1, 1)), "infinity_times_zero", entropy=True)
         self.assertLess(off, 1e-5)
+
+    def test_gradients_of_entropies(self) -> None:
+        for name in ("entropy_of_shard", "entropy_gradient_left_out", "entropy_gradient_times_tp"):
+            with self.subTest(name=name):
+                worst, off = self.errors(Case(LENGTHS, 9, (2, 1, 1)), name, entropy=True)
+                self.assertLess(worst, 1e-5)
+                self.assertGreater(off, 0.05)
 
     def test_bf16_accumulation(self) -> None:
         lp, hidden, weight = self.linear_errors("bf16_accumulation", (1, 1, 1), torch.bfloat16,

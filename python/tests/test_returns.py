@@ -110,6 +110,17 @@ class Returns(unittest.TestCase):
         expected = case.truth()[0] * 2 + 1203
         self.close(case.joined_rows("out.logprobs")[:3], expected[:3])
 
+    def test_an_entropy_may_have_no_graph(self) -> None:
+        case = Case(LENGTHS, 11)
+        (answer,) = self.run_case(case, "logged_entropy")
+        self.assertEqual(answer["without_graph"], ["entropy"])
+        self.close(case.views(0)["out.entropy"], case.truth()[1])
+        self.close(case.joined_gradient(), case.gradient())
+        (answer,) = self.run_case(case, "logged_entropy", backward=False)
+        self.assertEqual(answer["without_graph"], [])  # of an evaluation nothing else is expected
+        (answer,) = self.run_case(case, "pair")
+        self.assertEqual(answer["without_graph"], [])
+
     def refused(self, name: str, *parts: str, **request: Any) -> None:
         with self.assertRaises(HostError) as raised:
             self.run_case(Case([5, 7], 11), name, **request)

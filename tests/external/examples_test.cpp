@@ -112,6 +112,9 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
   // By name: checks and invariants that fail in some trial.
   const std::map<std::string, std::vector<std::string>> causes = {
       {"bf16_accumulation", {"grad_weight"}},
+      {"entropy_gradient_left_out", {"grad_logits"}},
+      {"entropy_gradient_times_tp", {"grad_logits"}},
+      {"entropy_of_shard", {"grad_logits"}},
       {"evaluation_loss_scaled", {"evaluation_as_training"}},
       {"gradient_summed_over_cp", {"grad_logits", "grad_logits_bias"}},
       {"infinity_times_zero", {"entropy"}},
@@ -133,6 +136,8 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
                  "--grid tp2cp1,tp2cp2 --impl " + names +
                      " --case 'lens=5+8+0+1 vocab=27 values=masked_vocab' "
                      "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg mask=all' "
+                     "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg "
+                     "objective.entropy_coefficient=0.05 mask=all' "
                      "--case 'lens=150+200+90 vocab=27 hidden=16 dtype=bf16' "
                      "--case 'lens=5+8+1+4 vocab=27 hidden=27 hidden_values=one_hot' --report " +
                      report);

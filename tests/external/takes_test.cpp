@@ -129,6 +129,33 @@ TEST_F(ExternalTakes, GivesWeightsByProbabilityToThoseThatTakeTerms) {
   EXPECT_THAT(trials["takes_nothing"].reasons, HasSubstr("takes=\"terms\""));
 }
 
+// Their loss is made of sums of squared probabilities and of entropies.
+TEST_F(ExternalTakes, GivesNoLossOfNumbersThatAreNotReturned) {
+  const std::string report = scratch_.file("numbers.json");
+  const ProcessResult result = run_loaded(
+      "run", {write_python("numbers.py", kLosses + kLayouts), kExamples + "entropy.py"},
+      "--case 'lens=9+14+2+7 vocab=24 objective=dpo objective.use_weighting=[false,true]' "
+      "--case 'lens=9+14 vocab=24 objective=clipped_pg objective.entropy_coefficient=0.05' "
+      "--case 'lens=9+14 vocab=24 objective=clipped_pg objective.top_entropy_quantile=0.5' "
+      "--case 'lens=9+14 vocab=24 objective.label_smoothing=0.1 predictions=true' "
+      "--case 'lens=9+14 vocab=24 predictions=true' "
+      "--case 'lens=9+14 vocab=24 objective=distill' "
+      "--grid tp1cp1 --impl takes_zigzag,entropy,takes_nothing --report " +
+          report);
+  auto trials = trials_by_implementation(report);
+  EXPECT_EQ(trials["takes_zigzag"].statuses, "pssssps") << result.out;
+  EXPECT_EQ(trials["entropy"].statuses, "psppsps") << result.out;
+  EXPECT_THAT(trials["takes_zigzag"].reasons,
+              HasSubstr("the loss depends on sum_p2 of a row, which is not returned: "
+                        "returns=\"loss\" and takes=\"terms\"; the loss depends on the entropy of "
+                        "a row: returns=(\"logprobs\", \"entropy\"), or "));
+  EXPECT_THAT(trials["takes_zigzag"].reasons, HasSubstr("depends on mean_logprob of a row"));
+  EXPECT_THAT(trials["entropy"].reasons, HasSubstr("depends on sum_p2 of a row"));
+  EXPECT_THAT(trials["entropy"].reasons, HasSubstr("takes=\"teacher\""));
+  EXPECT_THAT(trials["takes_nothing"].reasons,
+              HasSubstr("depends on entropy of a row: takes=\"terms\""));
+}
+
 // Lots are drawn by a rule of lossgrid, which is applied to log-probabilities.
 TEST_F(ExternalTakes, GivesLotsToThoseThatReturnLogProbabilities) {
   const std::string report = scratch_.file("lots.json");

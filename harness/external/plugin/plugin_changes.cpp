@@ -71,6 +71,12 @@ void change_outputs(const nlohmann::json& change, PluginTensors& tensors) {
   }
 }
 
+void change_upstream(const nlohmann::json& change, PluginTensors& tensors) {
+  if (!is_kind(change, "entropy_gradient_factor") || !tensors.has("upstream.entropy")) return;
+  const float factor = change.at("factor");
+  for (float& x : tensors.array<float>("upstream.entropy")) x *= factor;
+}
+
 void change_gradients(const nlohmann::json& change, const lossgrid_problem& problem,
                       PluginTensors& tensors) {
   double factor = 1;

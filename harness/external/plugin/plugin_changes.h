@@ -13,6 +13,8 @@ namespace lossgrid {
 void change_inputs(const nlohmann::json& change, PluginTensors& tensors);
 /// Changes outputs in the arena, behind a forward.
 void change_outputs(const nlohmann::json& change, PluginTensors& tensors);
+/// Changes d loss / d output in the arena, before a backward.
+void change_upstream(const nlohmann::json& change, PluginTensors& tensors);
 /// Changes gradients in the arena, behind a backward.
 void change_gradients(const nlohmann::json& change, const lossgrid_problem& problem,
                       PluginTensors& tensors);

@@ -205,6 +205,7 @@ nlohmann::json PluginPlan::backward(const nlohmann::json& request) {
   if (implementation_.returns_nll()) {
     for (float& value : tensors_.array<float>("upstream.logprobs")) value = -value;
   }
+  change_upstream(change_, tensors_);
   tensors_.read("upstream.");
   tensors_.poison("grad.");
   const lossgrid_inputs in = inputs();

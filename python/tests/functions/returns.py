@@ -61,6 +61,13 @@ def padded(logits, batch):
     return tuple(batch.rows_to_padded(one)[:, :-1] for one in rows)
 
 
+@lossgrid.implementation(returns=("logprobs", "entropy"))
+def logged_entropy(logits, batch):
+    with torch.no_grad():
+        entropy = _entropy(logits)
+    return _picked(logits, batch), entropy
+
+
 @lossgrid.implementation
 def keyworded(logits, batch, *, chunk: int = 4, scale=1.0, note="", double=False):
     """Adds up its options."""
