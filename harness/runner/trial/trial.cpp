@@ -77,8 +77,13 @@ TrialFacts failure_of(const RanksOutcome& outcome, TrialRecord& record) {
   const RankOutcome& failed = outcome.ranks[first];
   const std::string_view phase = name(failed.trace.phase);
   TrialFacts facts;
-  facts.failure = {failed.code, fmt::format("rank {}{}{}: {}", first, phase.empty() ? "" : " in ",
-                                            phase, failed.message)};
+  // All ranks refuse, and any of them may be the first.
+  const std::string place =
+      failed.code == ErrorCode::unsupported
+          ? ""
+          : fmt::format("rank {}{}{}: ", first, phase.empty() ? "" : " in ", phase);
+  facts.failure = {failed.code, place + failed.message};
+  if (failed.code == ErrorCode::unsupported) return facts;
   record.first_failed_rank = outcome.first_failed_rank;
   if (was_cut_short(judge(facts).status)) record.ranks = desync_report(outcome);
   return facts;
