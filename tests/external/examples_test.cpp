@@ -71,20 +71,6 @@ TEST_F(ExternalExamples, RightOnesPassOnEveryGridThatTheySupport) {
   }
 }
 
-/// On grids that together cut all dimensions.
-TEST_F(ExternalExamples, RightOnesPassWholeSuites) {
-  const auto expect_passed = [](const ProcessResult& result) {
-    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-    EXPECT_THAT(result.out, HasSubstr("passed"));
-  };
-  expect_passed(run_loaded(
-      "run", {kExamples + "linear.py", kExamples + "bigram_engine.py"},
-      "--suite linear --grid tp2cp2,tp2cp2sp,tp1cp2dp2pp2 --impl linear,bigram_engine --quiet"));
-  expect_passed(run_loaded(
-      "run", {kExamples + "cp_gather.py", kExamples + "entropy.py", kExamples + "grpo_loss.py"},
-      "--suite grpo --grid tp2cp2,tp1cp2dp2 --impl cp_gather,entropy,grpo_loss --quiet"));
-}
-
 TEST_F(ExternalExamples, AreJudgedTheSameOnADevice) {
   // The host cannot read the tensors of an emulated device.
   const std::string cases =
