@@ -98,6 +98,7 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
   // By name: checks and invariants that fail in some trial.
   const std::map<std::string, std::vector<std::string>> causes = {
       {"bf16_accumulation", {"grad_weight"}},
+      {"clips_gradient", {"grad_weight", "grad_weight_bias"}},
       {"entropy_gradient_left_out", {"grad_logits"}},
       {"entropy_gradient_times_tp", {"grad_logits"}},
       {"entropy_of_shard", {"grad_logits"}},
@@ -125,7 +126,9 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
                      "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg "
                      "objective.entropy_coefficient=0.05 mask=all' "
                      "--case 'lens=150+200+90 vocab=27 hidden=16 dtype=bf16' "
-                     "--case 'lens=5+8+1+4 vocab=27 hidden=27 hidden_values=one_hot' --report " +
+                     "--case 'lens=5+8+1+4 vocab=27 hidden=27 hidden_values=one_hot' "
+                     "--case 'lens=2 mask=all vocab=27 hidden=27 hidden_values=one_hot scale=8' "
+                     "--report " +
                      report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
   std::map<std::string, std::set<std::string>> found;
