@@ -50,8 +50,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         table_(context.device, rows_, problem),
         grad_(context.device, problem, out_rows()),
         objective_(context.device, problem, Steps()),
-        arrays_(problem, declaration, pack_, positions_, out_rows(),
-                vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()) {
+        own_ids_(vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()),
+        arrays_(problem, declaration, pack_, positions_, out_rows(), own_ids_) {
     // First: if it fails on one rank, no worker has a request yet.
     if (declaration.has_cost && context.observed && !context.timed) {
       predicted_ = runtime.cost(declaration.name, options,
@@ -68,6 +68,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     request["change"] = change();
     const nlohmann::json answer = ask(request, "forward");
     take_measurement(answer, "forward");
+    if (declaration_.is_engine) step_ = step_report(answer, problem_.head.hidden * own_ids_);
     measured_->predicted = predicted_.forward;
     if (is_traced()) trained_ = returned_numbers(declaration_, arrays_, answer);
     require_graphs(answer);
@@ -102,6 +103,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   std::optional<PhaseMeasurement> measured() const override { return measured_; }
   std::optional<std::string> end() override { return session_->end(); }
   const std::vector<std::string>& broken_guards() const override { return broken_guards_; }
+  const StepReport& step() const override { return step_; }
 
  private:
   std::int64_t out_rows() const { return static_cast<std::int64_t>(rows_.rows()); }
@@ -174,9 +176,10 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   /// Applies the change of a mutant on this grid.
   nlohmann::json change() const {
     nlohmann::json change = declaration_.change;
-    if (change.is_object() && change.value("factor", nlohmann::json()) == "cp") {
-      change["factor"] = problem_.grid.cp;
-    }
+    if (!change.is_object()) return change;
+    const nlohmann::json factor = change.value("factor", nlohmann::json());
+    if (factor == "cp") change["factor"] = problem_.grid.cp;
+    if (factor == "dp*cp") change["factor"] = problem_.grid.line();
     return change;
   }
 
@@ -272,10 +275,9 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     view.write_back();
   }
 
-  /// An engine has added up over CP and DP already, which the harness does once more.
+  /// An engine has taken the gradient of its scaled loss itself.
   double weight_share() const {
-    if (!declaration_.is_engine) return 1;
-    return 1 / (declared_scale(declaration_, problem_) * problem_.grid.dp * problem_.grid.cp);
+    return declaration_.is_engine ? 1 / declared_scale(declaration_, problem_) : 1;
   }
 
   const Outputs given_;
@@ -289,16 +291,18 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   RowTable table_;
   GradientTable grad_;
   ObjectivePass objective_;
+  const std::int64_t own_ids_;  // columns without those of padding
   SharedArrays arrays_;
   std::unique_ptr<ExternalSession> session_;  // ends before the arrays
   std::vector<std::string> broken_guards_;
+  StepReport step_;
   bool traced_ = true;       // collectives and memory are looked at
   ReturnedNumbers trained_;  // of the traced forward
   std::optional<PhaseMeasurement> measured_;
   DeclaredCost predicted_;  // of the own rank
 };
 
-class External final : public LossImplementation {
+class External final : public LossImplementation, public ForeignImplementation {
  public:
   External(ExternalDeclaration declaration, const ImplementationOptions& options,
            std::shared_ptr<ExternalRuntime> runtime)
@@ -333,6 +337,11 @@ class External final : public LossImplementation {
     traits.rounds_quotient = declaration_.rounds_quotient;
     return traits;
   }
+
+  WeightGradientParts weight_gradient() const override { return declaration_.weight_gradient; }
+  ScaleFactor declared_scale() const override { return declaration_.scale; }
+  bool scales_loss() const override { return declaration_.returns_loss; }
+  bool sums_over_cp() const override { return declaration_.gradient_summed_over_cp; }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {

@@ -49,6 +49,10 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.rows = is_shard ? LogprobScope::shard : LogprobScope::pack;
     out.gradient_summed_over_cp =
         word(json, "gradient", {"own_part", "summed_over_cp"}) == "summed_over_cp";
+    const bool in_slices = word(json, "gradients", {"replicated", "zero", "fsdp"}) != "replicated";
+    if (out.is_engine) {
+      out.weight_gradient = in_slices ? WeightGradientParts::slices : WeightGradientParts::replicas;
+    }
     out.scale = parse_scale(json.value("scale", "1"), "scale");
     out.overwrites_logits = contains(json, "overwrites", "logits");
     out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};

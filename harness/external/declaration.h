@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/loss/foreign_implementation.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/case/scale_factor.h"
 
@@ -33,6 +34,8 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   LogprobScope rows = LogprobScope::shard;
   bool gradient_summed_over_cp = false;  // by the backward of its own gather over CP
   ScaleFactor scale;                     // factor of its loss and its gradient
+  // Of an engine, by its `gradients`: replicas or slices.
+  WeightGradientParts weight_gradient = WeightGradientParts::summands;
   bool overwrites_logits = false;
   Padding padding;
   int serial_adds = kSerialAddsOfLanes;

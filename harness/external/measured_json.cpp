@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/external/measured_json.h"
 
+#include <cmath>
+#include <limits>
+
+#include "harness/core/error.h"
+
 namespace lossgrid {
 namespace {
 
@@ -11,6 +16,12 @@ nlohmann::json listed(const nlohmann::json& object, const char* key) {
 }
 
 }  // namespace
+
+double number_in(const nlohmann::json& value) {
+  if (value.is_number()) return value.get<double>();
+  const double infinity = std::numeric_limits<double>::infinity();
+  return value == "inf" ? infinity : value == "-inf" ? -infinity : std::nan("");
+}
 
 PhaseMeasurement phase_measurement(const nlohmann::json& answer) {
   const nlohmann::json& from = answer.at("measured");
@@ -28,6 +39,21 @@ PhaseMeasurement phase_measurement(const nlohmann::json& answer) {
     measured.changed_inputs.push_back(name);
   }
   return measured;
+}
+
+StepReport step_report(const nlohmann::json& answer, std::int64_t elements) {
+  StepReport report;
+  const nlohmann::json metrics = answer.value("metrics", nlohmann::json::object());
+  for (const auto& [name, value] : metrics.items()) report.metrics[name] = number_in(value);
+  for (const nlohmann::json& range : listed(answer, "held")) {
+    const ElementRange held{range.at(0), range.at(1)};
+    if (held.begin < 0 || held.end < held.begin || held.end > elements) {
+      throw_bad_input("a rank holds the elements [{}, {}) of a gradient with {}", held.begin,
+                      held.end, elements);
+    }
+    report.held.push_back(held);
+  }
+  return report;
 }
 
 LearnedCalls::Calls calls_in(const nlohmann::json& answer) {

@@ -37,6 +37,7 @@ struct WholeChange {
   const char* mutant;
   const char* what;
   Json change;
+  bool of_engines = false;  // about what an engine reduces by itself
 };
 
 const std::vector<WholeChange>& whole_changes() {
@@ -48,6 +49,10 @@ const std::vector<WholeChange>& whole_changes() {
   };
   const auto named = [](const char* mutant, const char* what) {
     return WholeChange{mutant, what, {{"kind", mutant}}};
+  };
+  const auto of_engines = [](WholeChange change) {
+    change.of_engines = true;
+    return change;
   };
   static const std::vector<WholeChange> changes{
       named("drop_backward", "collectives of the backward are left out"),
@@ -62,6 +67,13 @@ const std::vector<WholeChange>& whole_changes() {
       named("stale_outputs", "outputs are those of other inputs"),
       named("ignore_mask", "every mask holds ones"),
       named("latest_state", "the backward takes what the latest forward of any microbatch kept"),
+      of_engines(factor("gradient_reduced_twice", "the gradient is reduced over DP and CP twice",
+                        "dp*cp")),
+      of_engines(named("gradient_not_reduced", "every rank over DP and CP has its own gradient")),
+      of_engines(named("gradient_on_first_rank",
+                       "the gradient is on the first rank over DP and CP alone")),
+      of_engines(
+          named("loss_on_first_rank", "the loss is that of the first rank over DP and CP alone")),
   };
   return changes;
 }
@@ -140,6 +152,7 @@ std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,
     const bool has_entropy_gradient =
         declaration.returns_entropy && !learned.is_entropy_without_graph(name);
     if (kind == kOfEntropy && !has_entropy_gradient) continue;
+    if (change.of_engines && !declaration.is_engine) continue;
     out.push_back({name + '/' + change.mutant, change.what, change.change, ""});
   }
   return out;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/loss/foreign_implementation.h"
+
 namespace lossgrid {
 
 class ForeignPlan {
@@ -18,6 +20,8 @@ class ForeignPlan {
   /// Returns the tensors outside of which the code wrote, of those that are not on the device of
   /// the rank but in another process.
   virtual const std::vector<std::string>& broken_guards() const = 0;
+  /// Returns the report on the last train step.
+  virtual const StepReport& step() const = 0;
 };
 
 }  // namespace lossgrid

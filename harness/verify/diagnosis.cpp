@@ -155,6 +155,12 @@ void add_bits(const GradientFacts& gradient, Sentences& out) {
 
 }  // namespace
 
+void leave_out(const std::string& name, FailureFacts& facts) {
+  if (name == "loss") facts.loss.reset();
+  std::erase_if(facts.gradients,
+                [&](const GradientFacts& gradient) { return gradient.name == name; });
+}
+
 bool has_nan(const FailureFacts& facts) {
   for (const LogprobPart& part : facts.logprobs) {
     if (!part.failed.nan_rows.empty()) return true;
@@ -173,8 +179,15 @@ std::vector<std::string> explain(const FailureFacts& facts, bool external) {
   add_nan_loss(facts, out);
   for (const GradientFacts& gradient : facts.gradients) add_nan_gradient(gradient, facts, out);
   add_logprobs(facts, external, out);
+  FailureFacts rest = facts;
+  for (const ReplicaFacts& replicas : facts.replicas) {
+    if (add_replicas(replicas, out)) leave_out(replicas.name, rest);
+  }
+  if (const auto sentence = facts.sequences ? sequence_sentence(*facts.sequences) : std::nullopt) {
+    out.push_back(*sentence);
+  }
   for (const GradientFacts& gradient : facts.gradients) add_bits(gradient, out);
-  add_scales(facts, external, out);
+  add_scales(rest, external, out);
   return out;
 }
 

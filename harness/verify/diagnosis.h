@@ -12,7 +12,9 @@
 #include "harness/verify/failed_elements.h"
 #include "harness/verify/failed_logprobs.h"
 #include "harness/verify/part_places.h"
+#include "harness/verify/replica_sentences.h"
 #include "harness/verify/scale_suspects.h"
+#include "harness/verify/sequence_parts.h"
 #include "harness/verify/shard_checks.h"
 
 namespace lossgrid {
@@ -44,15 +46,28 @@ struct LossFacts {
   double want = 0;
 };
 
+/// Factors that an external implementation declares.
+struct DeclaredFactors {
+  ScaleFactor scale = {};
+  bool may_sum_over_cp = true;  // gradient="summed_over_cp" is a word for it, and not declared
+  bool of_loss = false;         // the scale is that of a returned loss and of its gradient, of both
+};
+
 struct FailureFacts {
   TrialSizes sizes;
+  DeclaredFactors declared = {};
   std::optional<LossFacts> loss;  // nullopt unless the loss failed
   std::vector<LogprobPart> logprobs;
   std::vector<GradientFacts> gradients;
+  std::vector<ReplicaFacts> replicas;      // of train steps that reduce by themselves
+  std::optional<SequenceParts> sequences;  // of their gradient, if it has failed
   // Rows of the whole batch that take part in the loss and have -inf logits, ascending. Empty
   // unless there is a NaN.
   std::vector<std::int64_t> minus_inf_rows;
 };
+
+/// Removes the loss or a gradient, of which a scale would be no cause.
+void leave_out(const std::string& name, FailureFacts& facts);
 
 /// True if there is a NaN in log-probabilities or gradients.
 bool has_nan(const FailureFacts& facts);

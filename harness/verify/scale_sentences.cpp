@@ -40,16 +40,27 @@ std::string joined(const std::string& text, std::string_view next, std::string_v
   return text + std::string(text.ends_with('?') ? next_sentence : next);
 }
 
-/// Appends `; gradient="summed_over_cp" or scale="cp" would declare it`.
+/// True if each size stands in the factor as often as a declaration allows.
+bool may_declare(const ScaleFactor& factor) {
+  constexpr int kMost = 4;
+  return std::max({std::abs(factor.dp), std::abs(factor.cp), std::abs(factor.n_mb)}) <= kMost;
+}
+
+/// Appends `; gradient="summed_over_cp" or scale="cp" would declare it`: words that are not
+/// declared yet.
 std::string with_declarations(const std::string& text, const Multiple& multiple,
-                              const std::vector<ScaleSuspect>& suspects) {
+                              const std::vector<ScaleSuspect>& suspects,
+                              const DeclaredFactors& declared) {
   std::vector<std::string> words;
   for (const ScaleSuspect& suspect : suspects) {
     if (suspect.scale_word.empty() || multiple.factor < 0) continue;
-    if (suspect.scale_word == "cp" && multiple.has_gradient) {
+    if (suspect.scale_word == "cp" && multiple.has_gradient && declared.may_sum_over_cp) {
       words.push_back("gradient=\"summed_over_cp\"");
     }
-    words.push_back(fmt::format("scale=\"{}\"", suspect.scale_word));
+    const bool has_loss = multiple.names.front() == "loss";
+    if (declared.of_loss && !(has_loss && multiple.has_gradient)) continue;
+    const ScaleFactor whole = declared.scale * parse_scale(suspect.scale_word, "scale");
+    if (may_declare(whole)) words.push_back(fmt::format("scale=\"{}\"", format_scale(whole)));
   }
   if (words.empty()) return text;
   return joined(text, "; ", " ") + join(words, " or ") + " would declare it";
@@ -67,7 +78,8 @@ std::string explained_by(const std::vector<ScaleSuspect>& suspects) {
   return out;
 }
 
-std::string sentence_of(const Multiple& multiple, const TrialSizes& sizes, bool external) {
+std::string sentence_of(const Multiple& multiple, const TrialSizes& sizes, bool external,
+                        const DeclaredFactors& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
@@ -75,7 +87,7 @@ std::string sentence_of(const Multiple& multiple, const TrialSizes& sizes, bool 
   std::string out = fmt::format("{} {} x the truth", what, format_factor(multiple.factor));
   if (multiple.factor < 0) out += ": the other sign";
   out += explained_by(suspects);
-  return external ? with_declarations(out, multiple, suspects) : out;
+  return external ? with_declarations(out, multiple, suspects, declared) : out;
 }
 
 /// True if `factor` is known. A loss is a single number, of which any multiple is no evidence.
@@ -221,7 +233,7 @@ void add_scales(const FailureFacts& facts, bool external, std::vector<std::strin
   }
   for (const Multiple& multiple : multiples) {
     if (!multiple.has_gradient && !has_known_factor(multiple.factor, facts.sizes)) continue;
-    out.push_back(sentence_of(multiple, facts.sizes, external));
+    out.push_back(sentence_of(multiple, facts.sizes, external, facts.declared));
   }
 }
 

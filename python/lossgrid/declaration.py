@@ -13,6 +13,7 @@ from lossgrid.errors import BadInput
 from lossgrid.options import Option, Options, options_of
 from lossgrid.problem import Problem
 from lossgrid.provenance import details_of
+from lossgrid.scale import scale_text
 
 Function = Callable[..., Any]
 Supports = Callable[[Problem], Union[None, bool, str]]
@@ -22,6 +23,7 @@ _ALLOWED: Dict[str, Tuple[str, ...]] = {
     "inputs": ("logits", "hidden"),
     "rows": ("shard", "pack", "padded"),
     "gradient": ("own_part", "summed_over_cp"),
+    "gradients": ("replicated", "zero", "fsdp"),
     "autograd": ("leaf", "nonleaf", "own"),
     "vocab_split": ("ceil", "equal", "padded:-inf", "padded:-1e30"),
 }
@@ -30,7 +32,6 @@ _ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temp
             "quotient")
 _TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "teacher_hidden", "bias",
           "layouts", "sampling_mask", "values")
-_SCALE_FACTORS = ("1", "dp", "cp", "n_mb")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
@@ -49,6 +50,7 @@ class Declaration:
     returns: Tuple[str, ...] = ("logprobs",)
     rows: str = "shard"
     gradient: str = "own_part"
+    gradients: str = "replicated"  # of an engine
     scale: str = "1"
     autograd: str = "leaf"
     vocab_split: str = "ceil"
@@ -64,8 +66,8 @@ class Declaration:
 
     def message(self) -> Dict[str, Any]:
         """Returns DECLARATION of the protocol."""
-        plain = ("name", "kind", "summary", "file", "inputs", "rows", "gradient", "scale",
-                 "autograd", "vocab_split", "sequence_multiple", "pack_multiple", "megatron")
+        plain = ("name", "kind", "summary", "file", "inputs", "rows", "gradient", "gradients",
+                 "scale", "autograd", "vocab_split", "sequence_multiple", "pack_multiple", "megatron")
         message: Dict[str, Any] = {name: getattr(self, name) for name in plain}
         message["returns"] = list(self.returns)
         message["overwrites"] = list(self.overwrites)
@@ -122,15 +124,6 @@ def _returns(name: str, value: Any) -> Tuple[str, ...]:
         allowed = ", ".join(repr(one[0] if len(one) == 1 else one) for one in _RETURNS)
         raise BadInput(f"{name}: returns={value!r} is not one of {allowed}")
     return tuple(names)
-
-
-def _scale(name: str, value: Any) -> str:
-    factors = [part.strip() for part in value.split("*")] if isinstance(value, str) else []
-    if not factors or any(part not in _SCALE_FACTORS for part in factors) or \
-            len(set(factors)) < len(factors):
-        raise BadInput(f"{name}: scale={value!r} is not '1' or a product of 'dp', 'cp', 'n_mb', "
-                       "each at most once ('dp*n_mb')")
-    return "*".join(part for part in factors if part != "1") or "1"
 
 
 def _multiple(name: str, argument: str, value: Any) -> int:
@@ -243,7 +236,7 @@ def implementation(
         gradient: gradient in the backward of that gather: "own_part" takes the part of this rank,
             "summed_over_cp" adds up those of all CP ranks.
         scale: factor of the loss before the backward, as the framework applies it: "1", or a
-            product of "dp", "cp" and "n_mb" such as "dp*n_mb".
+            product of "dp", "cp", "n_mb" and their inverses such as "dp*n_mb" or "1/dp".
         autograd: "leaf": inputs are leaves. "nonleaf": they share the memory of leaves, and may be
             changed in place. "own": inputs need no gradient, and the function returns
             ``(outputs, backward)``; ``backward`` is given the upstream gradient of each output and
@@ -305,7 +298,7 @@ def implementation(
         return _declare(
             f, "implementation", positional, name, inputs=inputs, returns=returned,
             rows=_one_of(called, "rows", rows), gradient=_one_of(called, "gradient", gradient),
-            scale=_scale(called, scale), autograd=_one_of(called, "autograd", autograd),
+            scale=scale_text(called, scale), autograd=_one_of(called, "autograd", autograd),
             vocab_split=_one_of(called, "vocab_split", vocab_split),
             overwrites=_overwrites(called, overwrites, inputs),
             rounds=_rounds(called, rounds, inputs, returned),
@@ -319,7 +312,7 @@ def implementation(
 
 
 def engine(function: Optional[Function] = None, *, name: Optional[str] = None, scale: str = "1",
-           sequence_multiple: int = 1, pack_multiple: int = 1,
+           gradients: str = "replicated", sequence_multiple: int = 1, pack_multiple: int = 1,
            supports: Optional[Supports] = None, cost: Optional[Model] = None,
            megatron: bool = False) -> Any:
     """Declares ``function(model, batch, evaluate)``: a whole train step or evaluation.
@@ -327,15 +320,25 @@ def engine(function: Optional[Function] = None, *, name: Optional[str] = None, s
     ``model`` is a torch.nn.Module from ids [...] (int64) to logits [..., V_t] of this rank: a
     bigram, ``logits = weight[ids]``. Its only parameter ``weight`` is [V, V_t], the columns of
     this rank. ``batch`` (:class:`lossgrid.Batch`) is the whole batch of this dp rank. The function
-    returns the loss of the global batch (a number, a scalar tensor, or a dict with "loss") and,
-    where ``evaluate`` is false, leaves its gradient in ``model.weight.grad``, added up over dp and
-    cp by itself. Arguments: see :func:`implementation`.
+    returns the loss of the global batch (a number, a scalar tensor, or a dict with "loss" and
+    metrics) and, where ``evaluate`` is false, leaves its gradient in ``model.weight.grad``, added
+    up over dp and cp by itself. Loss, metrics and gradient are compared over the ranks that have
+    them. Arguments: see :func:`implementation`, and
+
+    Args:
+        gradients: part of the gradient that a rank has after the step. "replicated": all of it, as
+            DDP leaves it. "zero": a slice, after a reduce-scatter (ZeRO, Megatron's distributed
+            optimizer); the returned dict names it, ``"own": (begin, end)`` of
+            ``model.weight.view(-1)``, and the rest of ``model.weight.grad`` is not looked at.
+            "fsdp": the shard of a DTensor, which ``fully_shard`` makes of the parameter. Slices
+            have to cover the weight, each element on the same number of ranks.
     """
     def decorate(f: Function) -> Function:
         called = name if name is not None else getattr(f, "__name__", "")
         return _declare(
             f, "engine", ("model", "batch", "evaluate"), name, inputs="hidden",
-            returns=("loss",), scale=_scale(called, scale),
+            returns=("loss",), gradients=_one_of(called, "gradients", gradients),
+            scale=scale_text(called, scale),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),
             supports=supports, cost=cost, megatron=megatron)

@@ -2,15 +2,16 @@
 """One trial of an engine: a bigram model, trained or evaluated by user code."""
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List
 
 import torch
 
 from lossgrid.change import Change
-from lossgrid.errors import BadInput, ProtocolError
+from lossgrid.errors import ProtocolError
+from lossgrid.held import held_gradient, unchanged
 from lossgrid.messages import Message, number
+from lossgrid.reported import loss_of, metrics_of
 from lossgrid.trial import TrialBase
-from lossgrid.views import bits
 
 
 class Bigram(torch.nn.Module):
@@ -41,7 +42,7 @@ class EngineTrial(TrialBase):
         stale = None
         if change.kind == "stale_outputs":
             other = self._model(change, rolled=True)
-            stale = self._loss(self.declared.function(other, batch, True, **self._options))
+            stale = self.declared.function(other, batch, True, **self._options)
         model = self._model(change)
         before = model.weight.detach().clone()
         collectives = self._begin_phase("forward", request, change)
@@ -49,13 +50,15 @@ class EngineTrial(TrialBase):
         assert phase is not None
         value = phase.run(lambda: self._call(model, batch, not grad))
         measured = self._end_phase()
-        loss = self._loss(value) if stale is None else stale
-        if grad:
-            self._write_gradient(change, model)
-        changed = [] if torch.equal(bits(before), bits(model.weight)) else ["weight"]
+        shown = value if stale is None else stale
+        loss = change.loss(loss_of(self.declared.name, shown), self._groups)
+        held = self._write_gradient(change, model, value, before) if grad else []
+        changed = [] if unchanged(before, model.weight) else ["weight"]
         return {"ok": True, "returned": ["loss"], "loss": number(loss),
-                "measured": measured, "changed": changed + batch._changed(),
-                "applied": collectives.applied or not change.in_calls}
+                "metrics": {name: number(one) for name, one in metrics_of(shown).items()},
+                "held": held, "measured": measured, "changed": changed + batch._changed(),
+                "applied": change.applies(self._groups) and
+                (collectives.applied or not change.in_calls)}
 
     def backward(self, request: Message) -> Dict[str, Any]:
         raise ProtocolError("an engine has no backward of its own")
@@ -74,31 +77,14 @@ class EngineTrial(TrialBase):
             table = table.to(torch.bfloat16).to(table.dtype)
         return Bigram(table.roll(1, 0) if rolled else table)
 
-    def _loss(self, value: Any) -> float:
-        mine = self.declared.name
-        if isinstance(value, Mapping):
-            if "loss" not in value:
-                raise BadInput(f'{mine} returned a dict without "loss": ' +
-                               (", ".join(str(name) for name in value) or "it is empty"))
-            value = value["loss"]
-        if isinstance(value, torch.Tensor):
-            if value.numel() != 1:
-                raise BadInput(f"{mine} returned {list(value.shape)} for loss, wanted a scalar")
-            return float(value.detach().double().item())
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise BadInput(f"{mine} returned {type(value).__name__}, wanted the loss: a number, a "
-                           'scalar tensor or a dict with "loss"')
-        return float(value)
-
-    def _write_gradient(self, change: Change, model: Bigram) -> None:
-        gradient = model.weight.grad
-        if gradient is None:
-            if model.weight.numel() > 0:
-                raise BadInput(f"{self.declared.name} left no gradient: model.weight.grad is None "
-                               "after a train step (evaluate=False)")
-            gradient = torch.zeros_like(model.weight)
-        found = change.gradients({"weight": gradient.detach()}, self._groups)["weight"]
+    def _write_gradient(self, change: Change, model: Bigram, value: Any,
+                        like: torch.Tensor) -> List[List[int]]:
+        """Writes what the rank holds of the gradient, and returns the ranges of that."""
+        held = held_gradient(self.declared.name, self.declared.gradients, model.weight.grad, value,
+                             like)
+        found = change.gradients({"weight": held.gradient}, self._groups)["weight"]
         out = self._arena.get("grad.weight")
         with torch.no_grad():
             out.zero_()
             out[:self._shard.valid].copy_(found.t())
+        return [list(one) for one in held.ranges or []]

@@ -56,9 +56,12 @@ class Declaring(unittest.TestCase):
         self.refused("f: returns=('entropy', 'logprobs') is not one of 'logprobs', 'nll', 'loss', "
                      "('logprobs', 'entropy'), ('nll', 'entropy')",
                      returns=("entropy", "logprobs"))
-        scale = "is not '1' or a product of 'dp', 'cp', 'n_mb', each at most once ('dp*n_mb')"
+        scale = ("is not '1' or a product of 'dp', 'cp', 'n_mb' and their inverses, each at most 4 "
+                 "times ('dp*n_mb', '1/dp', 'cp/(dp*n_mb)')")
         self.refused("f: scale='tp' " + scale, scale="tp")
-        self.refused("f: scale='cp*cp' " + scale, scale="cp*cp")
+        self.refused("f: scale='dp/' " + scale, scale="dp/")
+        self.refused("f: scale='(dp' " + scale, scale="(dp")
+        self.refused("f: scale='dp*dp*dp*dp*dp' " + scale, scale="dp*dp*dp*dp*dp")
         self.refused("f: scale=2 " + scale, scale=2)
         self.refused("f: overwrites='weight' names something else than the inputs: 'logits'",
                      overwrites="weight")

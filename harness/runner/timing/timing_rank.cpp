@@ -14,6 +14,7 @@
 #include "harness/core/text.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/device/memory/host_view.h"
+#include "harness/loss/foreign_plan.h"
 #include "harness/measure/cache.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/rank_recorder.h"
@@ -267,7 +268,10 @@ class TimedImplementation final : public SampledItem {
         bias.emplace(gradient_view(gradients_.bias, problem.bias_elements()));
         gradient.bias = bias->as<const float>();
       }
-      judge_weight_gradient(setup_, shared_.groups(), gradient, result);
+      const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get());
+      const std::vector<StepReport> steps{foreign == nullptr ? StepReport() : foreign->step()};
+      judge_weight_gradient(setup_, shared_.groups(), gradient,
+                            held_by(setup_, shared_.groups().tp_rank(), steps), result);
     }
     return result;
   }

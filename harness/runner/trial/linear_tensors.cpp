@@ -223,19 +223,25 @@ class LinearTensors final : public RankTensors {
     return bits;
   }
 
+  /// Returns the number of the part of the vocabulary; ranks that hold the same one have the same.
+  std::uint64_t vocab_part() const {
+    const bool is_cut = pack_.loss_problem.vocab_ranks() > 1;
+    return is_cut ? static_cast<std::uint64_t>(pack_.rank.tp_rank) : 0;
+  }
+
   std::uint64_t weight_bits() const {
     const bool by_id = places_.layout == WeightLayout::vocab_hidden;
     const std::int64_t lines = by_id ? places_.shard.valid() : places_.size;
     const std::int64_t length = by_id ? places_.size : places_.shard.valid();
     const std::int64_t stride = by_id ? places_.size : places_.shard.width;
     const HostView weight(grad_weight_.buffer());
-    const auto tp_rank = static_cast<std::uint64_t>(pack_.rank.tp_rank);
+    const std::uint64_t part = vocab_part();
     std::atomic<std::uint64_t> bits = 0;
     parallel_for(lines, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t k = begin; k < end; ++k) {
         const std::span<const float> line(weight.as<const float>().data() + k * stride,
                                           static_cast<std::size_t>(length));
-        bits += fingerprint(std::as_bytes(line), static_cast<std::uint64_t>(k) * 4096 + tp_rank);
+        bits += fingerprint(std::as_bytes(line), static_cast<std::uint64_t>(k) * 4096 + part);
       }
     });
     return bits;
@@ -245,7 +251,7 @@ class LinearTensors final : public RankTensors {
     const HostView bias(grad_bias_.buffer());
     const std::span<const float> valid(bias.as<const float>().data(),
                                        static_cast<std::size_t>(places_.shard.valid()));
-    return fingerprint(std::as_bytes(valid), static_cast<std::uint64_t>(pack_.rank.tp_rank));
+    return fingerprint(std::as_bytes(valid), vocab_part());
   }
 
   WeightFaults find_weight_faults() const {

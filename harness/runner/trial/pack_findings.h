@@ -12,6 +12,7 @@
 #include "harness/comm/counting_communicator.h"
 #include "harness/device/device.h"
 #include "harness/device/device_work.h"
+#include "harness/loss/foreign_implementation.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/verify/failed_logprobs.h"
 #include "harness/verify/linear_checks.h"
@@ -51,6 +52,7 @@ struct PackFindings {
   std::map<std::string, std::int64_t> time_ns;
   std::map<std::string, DeviceWork> device_work;
   std::map<std::string, PhaseMeasurement> measured;  // of plans that measure themselves
+  StepReport step;                                   // of a train step of loaded code
 
   std::uint64_t output_bits = 0;       // all per-token outputs that have a truth
   std::uint64_t own_logprob_bits = 0;  // log-probabilities of the own rows; add up over CP

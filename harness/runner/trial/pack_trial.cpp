@@ -93,6 +93,9 @@ class PackTrial {
                             fmt::format("rank {}: {}", rank_.rank, evaluation_));
     }
     add_foreign_writes();
+    if (const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get())) {
+      result_.step = foreign->step();
+    }
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();

@@ -54,6 +54,12 @@ void require_same_trial(const TrialSetup& setup, Communicator& world) {
                     "trial");
 }
 
+std::vector<StepReport> steps_of(const std::vector<PackFindings>& packs) {
+  std::vector<StepReport> steps;
+  for (const PackFindings& pack : packs) steps.push_back(pack.step);
+  return steps;
+}
+
 RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   const StageScope scope(Stage::run);
   std::optional<RankRecorder> recorder;  // outlives all buffers
@@ -116,7 +122,11 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
   if (setup.problem->spec.hidden > 0 && has_loss && outputs.gradients) {
     // Sums of the harness itself are not counted.
     const WeightPlaces places = weight_places(setup.problem->spec, setup.grid, groups.tp_rank());
-    judge_weight_gradient(setup, groups, split_gradient(places, weight_gradient), result);
+    const HeldPlaces held = held_by(setup, groups.tp_rank(), steps_of(result.packs));
+    judge_weight_gradient(setup, groups, split_gradient(places, weight_gradient), held, result);
+    if (setup.keep_outputs && !held.empty()) {
+      weight_gradient = as_summand(setup, groups, held, std::move(weight_gradient));
+    }
   }
   if (setup.keep_outputs) result.weight_gradient = std::move(weight_gradient);
   return result;
@@ -124,10 +134,26 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
 
 }  // namespace
 
+HeldPlaces held_by(const TrialSetup& setup, int tp_rank, std::span<const StepReport> steps) {
+  const WeightGradientParts parts = weight_gradient_parts(setup);
+  if (parts == WeightGradientParts::summands) return {};
+  const WeightPlaces places = weight_places(setup.problem->spec, setup.grid, tp_rank);
+  HeldPlaces held(static_cast<std::size_t>(places.all_elements()), 1);
+  if (parts == WeightGradientParts::replicas) return held;
+  for (const StepReport& step : steps) {  // a slice has to be the same in every step
+    const HeldPlaces of_step = held_places(places, step.held);
+    for (std::size_t k = 0; k < held.size(); ++k) held[k] = held[k] & of_step[k];
+  }
+  return held;
+}
+
 void judge_weight_gradient(const TrialSetup& setup, const ProcessGrid& groups,
-                           const WeightGradient& gradient, RankResult& result) {
-  std::optional<WeightFindings> found = check_weight_sum(setup, groups, gradient);
+                           const WeightGradient& gradient, const HeldPlaces& held,
+                           RankResult& result) {
+  std::optional<WeightFindings> found = check_weight_sum(setup, groups, gradient, held);
   if (!found) return;
+  result.replicas = std::move(found->replicas);
+  result.sequences = std::move(found->sequences);
   result.grad_weight = std::move(found->weight);
   result.grad_bias = std::move(found->bias);
 }

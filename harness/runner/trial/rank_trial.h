@@ -29,13 +29,21 @@ struct RankResult {
   // These two are about the sum over CP and DP, on one rank for each shard.
   std::optional<LinearFindings> grad_weight;
   std::optional<LinearFindings> grad_bias;
+  std::optional<ReplicaFindings> replicas;  // of a train step; on the same rank, as the next one
+  std::optional<SequenceParts> sequences;
   std::vector<float> weight_gradient;  // of this rank's shard (WeightPlaces), kept for --out only
   StageTimes stages;                   // of a trial
 };
 
-/// Compares the sums of the ranks' gradients of weight and bias. Collective (check_weight_sum).
+/// Compares the sums of the ranks' gradients of weight and bias, or what each holds of them
+/// (`held`, empty for summands). Collective (check_weight_sum).
 void judge_weight_gradient(const TrialSetup& setup, const ProcessGrid& groups,
-                           const WeightGradient& gradient, RankResult& result);
+                           const WeightGradient& gradient, const HeldPlaces& held,
+                           RankResult& result);
+
+/// Returns the places that a rank holds of the gradient of the weight by the reports on its train
+/// steps, empty where the ranks hold summands.
+HeldPlaces held_by(const TrialSetup& setup, int tp_rank, std::span<const StepReport> steps);
 
 /// Runs a rank of a trial. Collective over `world`.
 RankResult run_rank(const TrialSetup& setup, Communicator& world);

@@ -38,45 +38,182 @@ std::vector<float> first_weight_gradient(const TrialSetup& setup, int tp_rank) {
   return gradient;
 }
 
-std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
-                                               const WeightGradient& gradient) {
-  const Problem& problem = *setup.problem;
-  const WeightPlaces places = weight_places(problem.spec, setup.grid, groups.tp_rank());
-  const std::span<const std::int64_t> ids = ids_of(*setup.truth->linear, places.shard);
-  const auto size = static_cast<std::size_t>(places.factors());
-  const bool judges = groups.cp_rank() == 0 && groups.dp_rank() == 0;
+WeightGradientParts weight_gradient_parts(const TrialSetup& setup) {
+  const auto* foreign = dynamic_cast<const ForeignImplementation*>(setup.implementation.get());
+  return foreign == nullptr ? WeightGradientParts::summands : foreign->weight_gradient();
+}
+
+HeldPlaces held_places(const WeightPlaces& places, std::span<const ElementRange> ranges) {
+  HeldPlaces held(static_cast<std::size_t>(places.all_elements()), 0);
+  const std::int64_t ids = places.shard.valid();
+  for (const ElementRange& range : ranges) {
+    for (std::int64_t k = range.begin; k < range.end; ++k) {
+      held[static_cast<std::size_t>(places.at(k % ids, k / ids))] = 1;
+    }
+  }
+  return held;
+}
+
+namespace {
+
+/// Elements of the ids of a shard that have a truth, id by id, and the gradients that stood there
+/// before the first pack.
+class ShardElements {
+ public:
+  ShardElements(const TrialSetup& setup, int tp_rank)
+      : problem_(*setup.problem),
+        places_(weight_places(problem_.spec, setup.grid, tp_rank)),
+        truth_(setup.truth->linear->weight),
+        ids_(ids_of(*setup.truth->linear, places_.shard)),
+        first_(truth_.find(ids_.empty() ? -1 : ids_.front())) {}
+
+  std::size_t size() const { return ids_.size() * factors(); }
+  std::size_t factors() const { return static_cast<std::size_t>(places_.factors()); }
+  const WeightPlaces& places() const { return places_; }
+  std::int64_t id(std::size_t k) const { return ids_[k / factors()]; }
+  std::int64_t coordinate(std::size_t k) const { return static_cast<std::int64_t>(k % factors()); }
+  std::int64_t place(std::size_t k) const {
+    return places_.at(id(k) - places_.shard.begin, coordinate(k));
+  }
+  double want(std::size_t k) const {
+    return truth_.want[static_cast<std::size_t>(first_) * factors() + k];
+  }
+  std::vector<double> before() const {
+    std::vector<double> all;
+    std::vector<float> row(factors());  // of a bias nothing stands before
+    for (const std::int64_t id : ids_) {
+      embedding_gradient(problem_, id,
+                         std::span(row).first(static_cast<std::size_t>(places_.size)));
+      all.insert(all.end(), row.begin(), row.end());
+    }
+    return all;
+  }
+
+ private:
+  const Problem& problem_;
+  WeightPlaces places_;
+  const LinearRows& truth_;
+  std::span<const std::int64_t> ids_;
+  std::int64_t first_;
+};
+
+/// Calls f(begin, end) for the blocks of `size` elements.
+template <typename F>
+void for_each_weight_block(std::size_t size, F&& f) {
+  for (std::size_t begin = 0; begin < size; begin += kBlock) {
+    f(begin, std::min(size, begin + kBlock));
+  }
+}
+
+/// Returns the sums of summands, on the rank that judges.
+std::vector<double> add_summands(const ShardElements& elements, const ProcessGrid& groups,
+                                 const WeightGradient& gradient, bool judges) {
   std::vector<double> sums;
   std::vector<double> block;
-  for (std::size_t begin = 0; begin < ids.size() * size; begin += kBlock) {
-    const std::size_t end = std::min(ids.size() * size, begin + kBlock);
+  for_each_weight_block(elements.size(), [&](std::size_t begin, std::size_t end) {
     block.clear();
-    for (std::size_t k = begin; k < end; ++k) {
-      const std::int64_t column = ids[k / size] - places.shard.begin;
-      const std::int64_t h = static_cast<std::int64_t>(k % size);
-      block.push_back(gradient.at(places.at(column, h)));
-    }
+    for (std::size_t k = begin; k < end; ++k) block.push_back(gradient.at(elements.place(k)));
     groups.cp->all_reduce(std::span<double>(block), ReduceOp::sum);
     groups.dp->all_reduce(std::span<double>(block), ReduceOp::sum);
     if (judges) sums.insert(sums.end(), block.begin(), block.end());
+  });
+  return sums;
+}
+
+template <typename T>
+std::vector<T> gather_over(Communicator& group, const std::vector<T>& own) {
+  std::vector<T> all(own.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(std::span<const T>(own), std::span<T>(all));
+  return all;
+}
+
+/// Returns `own` of all ranks over DP and CP, dp rank by dp rank.
+template <typename T>
+std::vector<T> gather_over(const ProcessGrid& groups, const std::vector<T>& own) {
+  return gather_over(*groups.dp, gather_over(*groups.cp, own));
+}
+
+/// Returns the means over the holders, on the rank that judges, and compares these.
+std::vector<double> compare_holders(const ShardElements& elements, const ProcessGrid& groups,
+                                    const WeightGradient& gradient, const HeldPlaces& held,
+                                    const std::vector<double>& before, ReplicaFindings& findings,
+                                    bool judges) {
+  std::vector<double> means;
+  for_each_weight_block(elements.size(), [&](std::size_t begin, std::size_t end) {
+    std::vector<double> values;
+    std::vector<std::uint8_t> holds;
+    for (std::size_t k = begin; k < end; ++k) {
+      values.push_back(gradient.at(elements.place(k)));
+      holds.push_back(held[static_cast<std::size_t>(elements.place(k))]);
+    }
+    const std::vector<double> of_ranks = gather_over(groups, values);
+    const std::vector<std::uint8_t> held_by = gather_over(groups, holds);
+    if (!judges) return;
+    std::vector<double> got(findings.ranks());
+    std::vector<std::uint8_t> by(findings.ranks());
+    for (std::size_t k = begin; k < end; ++k) {
+      for (std::size_t r = 0; r < got.size(); ++r) {
+        const std::size_t at = r * (end - begin) + k - begin;
+        got[r] = of_ranks[at];
+        by[r] = held_by[at];
+      }
+      means.push_back(findings.add(got, by, before[k], elements.want(k),
+                                   {groups.world->rank(), -1, -1, elements.id(k)},
+                                   elements.coordinate(k)));
+    }
+  });
+  return means;
+}
+
+}  // namespace
+
+std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
+                                               const WeightGradient& gradient,
+                                               const HeldPlaces& held) {
+  const ShardElements elements(setup, groups.tp_rank());
+  const bool judges = groups.cp_rank() == 0 && groups.dp_rank() == 0;
+  std::vector<double> before = elements.before();
+  std::optional<ReplicaFindings> replicas;
+  std::vector<double> sums;
+  if (held.empty()) {
+    sums = add_summands(elements, groups, gradient, judges);
+    for (double& value : before) value *= static_cast<double>(setup.grid.cp) * setup.grid.dp;
+  } else {
+    replicas.emplace(setup.grid.dp, setup.grid.cp);
+    sums = compare_holders(elements, groups, gradient, held, before, *replicas, judges);
   }
   if (!judges) return std::nullopt;
-
-  const double ranks = static_cast<double>(setup.grid.cp) * setup.grid.dp;
-  std::vector<double> before;
-  std::vector<float> row(size);  // of a bias nothing stands before
-  for (const std::int64_t id : ids) {
-    embedding_gradient(problem, id, std::span(row).first(static_cast<std::size_t>(places.size)));
-    for (const float value : row) before.push_back(ranks * static_cast<double>(value));
-  }
   const DeclaredRoundings declared = declared_roundings(setup);
+  const VocabShard& shard = elements.places().shard;
   const int rank = groups.world->rank();
   WeightFindings findings{
-      check_grad_weight(problem, *setup.truth, places.shard, sums, before, declared, rank), {}};
-  if (places.has_bias) {
+      check_grad_weight(*setup.problem, *setup.truth, shard, sums, before, declared, rank),
+      {},
+      std::move(replicas),
+      {}};
+  if (elements.places().has_bias) {
     findings.bias =
-        check_grad_bias(problem, *setup.truth, places.shard, sums, before, declared, rank);
+        check_grad_bias(*setup.problem, *setup.truth, shard, sums, before, declared, rank);
+  }
+  const bool failed = !findings.weight.elements.passed() || !findings.weight.l2.passed();
+  if (failed && findings.replicas) {
+    for (std::size_t k = 0; k < sums.size(); ++k) sums[k] -= before[k];
+    findings.sequences = sequence_parts(*setup.problem, *setup.truth, shard, sums);
   }
   return findings;
+}
+
+std::vector<float> as_summand(const TrialSetup& setup, const ProcessGrid& groups,
+                              const HeldPlaces& held, std::vector<float> gradient) {
+  const std::vector<float> before = first_weight_gradient(setup, groups.tp_rank());
+  const std::vector<std::uint8_t> by = gather_over(groups, held);
+  const auto own = static_cast<std::size_t>(groups.dp_rank()) * setup.grid.cp + groups.cp_rank();
+  for (std::size_t k = 0; k < gradient.size(); ++k) {
+    std::size_t first = 0;  // of the holders
+    while (first * gradient.size() + k < by.size() && by[first * gradient.size() + k] == 0) ++first;
+    if (first != own) gradient[k] = before[k];
+  }
+  return gradient;
 }
 
 }  // namespace lossgrid

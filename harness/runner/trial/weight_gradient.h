@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "harness/comm/process_grid.h"
+#include "harness/loss/foreign_implementation.h"
 #include "harness/runner/trial/trial_setup.h"
 #include "harness/verify/linear_checks.h"
+#include "harness/verify/replicas.h"
+#include "harness/verify/sequence_parts.h"
 
 namespace lossgrid {
 
@@ -60,15 +63,35 @@ WeightGradient split_gradient(const WeightPlaces& places, std::span<const float>
 struct WeightFindings {
   LinearFindings weight;
   std::optional<LinearFindings> bias;
+  std::optional<ReplicaFindings> replicas;  // unless the ranks hold summands
+  std::optional<SequenceParts> sequences;   // beside these, of a gradient that has failed
 };
+
+/// Returns the parts that the ranks hold of the gradient of the weight.
+WeightGradientParts weight_gradient_parts(const TrialSetup& setup);
+
+/// Places of the array that a rank holds of a gradient that is no summand: 1, others 0.
+using HeldPlaces = std::vector<std::uint8_t>;
+
+/// Returns the places of the ranges of a flat [H, ids of the shard], as StepReport::held has
+/// them.
+HeldPlaces held_places(const WeightPlaces& places, std::span<const ElementRange> ranges);
 
 /// Returns the initial gradient, before the first pack; empty when the problem starts from logits.
 std::vector<float> first_weight_gradient(const TrialSetup& setup, int tp_rank);
 
 /// Compares the sum over CP and DP ranks with the truth, in float64, for the ids of this shard that
-/// have one. Returns findings on the first CP rank of the first dp rank, nullopt elsewhere.
-/// Collective over groups.cp and groups.dp.
+/// have one; where the ranks hold no summands, `held` not being empty, the mean over the holders of
+/// each element, and these with each other. Returns findings on the first CP rank of the first dp
+/// rank, nullopt elsewhere. Collective over groups.cp and groups.dp.
 std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const ProcessGrid& groups,
-                                               const WeightGradient& gradient);
+                                               const WeightGradient& gradient,
+                                               const HeldPlaces& held);
+
+/// Returns the gradient of a rank, which it holds the places `held` of, as a summand: over CP and
+/// DP ranks these add up to the gradient, and to the initial one of every rank. Collective over
+/// groups.cp and groups.dp.
+std::vector<float> as_summand(const TrialSetup& setup, const ProcessGrid& groups,
+                              const HeldPlaces& held, std::vector<float> gradient);
 
 }  // namespace lossgrid

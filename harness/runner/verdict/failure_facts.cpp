@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/runner/verdict/replica_merge.h"
+
 namespace lossgrid {
 namespace {
 
@@ -101,6 +103,12 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
   FailureFacts facts;
   facts.sizes = {scale_sizes(problem, setup.grid), setup.grid.tp, record.valid_tokens,
                  problem.sequences(), problem.spec.temperature};
+  const auto* foreign = dynamic_cast<const ForeignImplementation*>(setup.implementation.get());
+  if (foreign != nullptr) {
+    const bool has_word = foreign->weight_gradient() == WeightGradientParts::summands;
+    facts.declared = {foreign->declared_scale(), has_word && !foreign->sums_over_cp(),
+                      foreign->scales_loss()};
+  }
   facts.loss = failed_loss(record);
   GradientCollector gradients(setup);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -111,6 +119,21 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
     }
   }
   facts.gradients = gradients.take(record);
+  facts.replicas = replica_facts(setup, ranks, record);
+  for (const RankResult& rank : ranks) {
+    if (!rank.sequences) continue;
+    if (facts.sequences) {
+      facts.sequences->add(*rank.sequences);
+    } else {
+      facts.sequences = rank.sequences;
+    }
+  }
+  // The mean over ranks that differ, which was compared with the truth, has no scale of its own.
+  for (const ReplicaFacts& replica : facts.replicas) {
+    if (!replica.differ) continue;
+    leave_out(replica.name, facts);
+    if (replica.name == "grad_weight") facts.sequences.reset();
+  }
   if (!problem.projection && has_nan(facts)) {
     facts.minus_inf_rows = minus_inf_rows(problem, *setup.truth);
   }

@@ -130,6 +130,27 @@ void fields(A& archive, PhasePrediction& predicted) {
 }
 
 template <typename A>
+void fields(A& archive, ElementRange& range) {
+  archive(range.begin, range.end);
+}
+
+template <typename A>
+void fields(A& archive, StepReport& step) {
+  archive(step.metrics, step.held);
+}
+
+template <typename A>
+void fields(A& archive, ReplicaFindings& found) {
+  archive(found.dp, found.cp, found.products, found.different, found.first_different, found.without,
+          found.uneven, found.holders, found.first_misplaced);
+}
+
+template <typename A>
+void fields(A& archive, SequenceParts& parts) {
+  archive(parts.products, parts.got, parts.got_squared, parts.valid_tokens);
+}
+
+template <typename A>
 void fields(A& archive, PhaseMeasurement& measured) {
   archive(measured.time_ns, measured.peak_bytes, measured.calls, measured.changed_inputs,
           measured.evaluation, measured.predicted);
@@ -140,15 +161,16 @@ void fields(A& archive, PackFindings& found) {
   archive(found.result, found.owned_labels, found.predicted, found.checks, found.failed_logprobs,
           found.grad_logits, found.grad_hidden, found.invariants, found.input_bytes,
           found.output_bytes, found.memory, found.counts, found.time_ns, found.device_work,
-          found.measured, found.output_bits, found.own_logprob_bits, found.gradient_bits,
-          found.same_bits_again, found.logprobs, found.entropy, found.row_gradient);
+          found.measured, found.step, found.output_bits, found.own_logprob_bits,
+          found.gradient_bits, found.same_bits_again, found.logprobs, found.entropy,
+          found.row_gradient);
 }
 
 template <typename A>
 void fields(A& archive, RankResult& rank) {
   archive(rank.result, rank.checks, rank.result_bits, rank.packs, rank.peak_bytes, rank.batch_dp,
           rank.predicted_batch_dp, rank.batch_pp, rank.predicted_batch_pp, rank.grad_weight,
-          rank.grad_bias, rank.weight_gradient, rank.stages);
+          rank.grad_bias, rank.replicas, rank.sequences, rank.weight_gradient, rank.stages);
 }
 
 template <typename A>

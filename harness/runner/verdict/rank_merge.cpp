@@ -8,6 +8,7 @@
 #include "harness/core/text.h"
 #include "harness/runner/verdict/cost_merge.h"
 #include "harness/runner/verdict/failure_facts.h"
+#include "harness/runner/verdict/replica_merge.h"
 #include "harness/runner/verdict/scale_identity.h"
 
 namespace lossgrid {
@@ -151,6 +152,18 @@ bool same_hidden_gradient(const Grid& grid, const std::vector<RankResult>& ranks
          bits.at("grad_hidden") == ranks[first].packs[pack].gradient_bits.at("grad_hidden");
 }
 
+/// True if d weight is that of the first TP rank, where all TP ranks have the same weight.
+bool same_weight_gradient(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                          std::size_t rank, std::size_t pack) {
+  const auto r = static_cast<int>(rank);
+  const Grid& grid = setup.grid;
+  const auto& bits = ranks[rank].packs[pack].gradient_bits;
+  if (!has_vocab_copy(setup.problem->spec.vocab, grid.tp_rank(r)) || !bits.contains("grad_weight"))
+    return true;
+  const int first = grid.rank_of(0, grid.cp_rank(r), grid.dp_rank(r), grid.pp_rank(r));
+  return bits.at("grad_weight") == ranks[first].packs[pack].gradient_bits.at("grad_weight");
+}
+
 void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                          TrialRecord& record) {
   const bool whole_pack = setup.implementation->describe().logprobs == LogprobScope::pack;
@@ -175,6 +188,10 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
       if (detail.empty() && !same_hidden_gradient(setup.grid, ranks, r, m)) {
         detail = fmt::format(
             "rank {} holds another d hidden than its first TP rank (microbatch {})", r, m);
+      }
+      if (detail.empty() && !same_weight_gradient(setup, ranks, r, m)) {
+        detail = fmt::format(
+            "rank {} holds another d weight than its first TP rank (microbatch {})", r, m);
       }
     }
   }
@@ -262,6 +279,7 @@ TrialFacts merge_outputs(const TrialSetup& setup, const std::vector<RankResult>&
   merge_rank_invariants(setup.grid, ranks, record);
   merge_row_sums(setup, ranks, record);
   merge_shared_values(setup, ranks, record);
+  merge_replicas(setup, ranks, record);
   add_scale_identity(setup, record);
   return {.compared = true, .checks = record.checks, .invariants = record.invariants};
 }

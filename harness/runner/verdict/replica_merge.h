@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers that the ranks over DP and CP should have alike after a train step that reduces by itself
+// (ImplementationTraits::weight_gradient): the gradient that they hold, the loss and the metrics
+// that they report.
+#pragma once
+
+#include <vector>
+
+#include "harness/runner/trial/rank_trial.h"
+#include "harness/verify/replica_sentences.h"
+#include "reports/record/record.h"
+
+namespace lossgrid {
+
+/// Adds the invariants about these numbers; none where the harness reduces.
+void merge_replicas(const TrialSetup& setup, const std::vector<RankResult>& ranks,
+                    TrialRecord& record);
+
+/// Returns gradient and loss of the ranks; nothing where the harness reduces. `record` has the
+/// checks and invariants of the trial.
+std::vector<ReplicaFacts> replica_facts(const TrialSetup& setup,
+                                        const std::vector<RankResult>& ranks,
+                                        const TrialRecord& record);
+
+inline constexpr const char* kSameGradientOnReplicas = "same_gradient_on_replicas";
+inline constexpr const char* kSameLossOnReplicas = "same_loss_on_replicas";
+inline constexpr const char* kGradientSlicesCover = "gradient_slices_cover";
+
+}  // namespace lossgrid
