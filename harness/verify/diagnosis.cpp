@@ -183,6 +183,10 @@ std::vector<std::string> explain(const FailureFacts& facts, bool external) {
   for (const ReplicaFacts& replicas : facts.replicas) {
     if (add_replicas(replicas, out)) leave_out(replicas.name, rest);
   }
+  if (facts.loss) {
+    const auto sentence = microbatch_sentence(facts.losses, facts.loss->got);
+    if (sentence) out.push_back(*sentence);
+  }
   if (const auto sentence = facts.sequences ? sequence_sentence(*facts.sequences) : std::nullopt) {
     out.push_back(*sentence);
   }

@@ -61,6 +61,7 @@ struct FailureFacts {
   std::vector<GradientFacts> gradients;
   std::vector<ReplicaFacts> replicas;      // of train steps that reduce by themselves
   std::optional<SequenceParts> sequences;  // of their gradient, if it has failed
+  std::vector<SequenceLoss> losses;        // of their sequences, if the loss has failed
   // Rows of the whole batch that take part in the loss and have -inf logits, ascending. Empty
   // unless there is a NaN.
   std::vector<std::int64_t> minus_inf_rows;

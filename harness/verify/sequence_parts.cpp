@@ -196,4 +196,46 @@ std::optional<std::string> sequence_sentence(const SequenceParts& parts) {
   return fmt::format("grad_weight counts {}: {}", join(texts, ", "), cause);
 }
 
+std::vector<double> sequence_losses(const Problem& problem, const Truth& truth) {
+  std::vector<double> losses;
+  double all = 0;
+  for (std::int64_t s = 0; s < problem.sequences(); ++s) {
+    double loss = 0;
+    for (std::int64_t t = problem.cu_seqlens[s]; t < problem.cu_seqlens[s + 1]; ++t) {
+      if (!truth.rows[t].valid) continue;
+      loss += truth.objective.grad_logprob[t].value * truth.rows[t].logprob;
+    }
+    losses.push_back(loss);
+    all += loss;
+  }
+  const double want = truth.objective.loss.value;
+  return std::abs(all - want) <= 1e-9 * std::abs(want) ? losses : std::vector<double>();
+}
+
+std::optional<std::string> microbatch_sentence(const std::vector<SequenceLoss>& sequences,
+                                               double loss) {
+  constexpr double kSameLoss = 1e-5;
+  int most = 1;
+  for (const SequenceLoss& one : sequences) most = std::max(most, one.part_size);
+  for (int count = 2; count <= most; ++count) {
+    for (int number = 0; number < count; ++number) {
+      for (const bool in_turn : {true, false}) {
+        double sum = 0;
+        std::vector<int> taken;
+        for (const SequenceLoss& one : sequences) {
+          const int size = (one.part_size + count - 1) / count;
+          if ((in_turn ? one.index % count : one.index / size) != number) continue;
+          sum += one.loss;
+          taken.push_back(one.sequence);
+        }
+        if (sum == 0 || std::abs(sum - loss) > kSameLoss * std::abs(sum)) continue;
+        std::sort(taken.begin(), taken.end());
+        return fmt::format("loss is that of {} alone: of one of {} microbatches?",
+                           numbered("sequence", taken), count);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace lossgrid

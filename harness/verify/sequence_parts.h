@@ -39,4 +39,21 @@ std::optional<SequenceParts> sequence_parts(const Problem& problem, const Truth&
 /// nullopt.
 std::optional<std::string> sequence_sentence(const SequenceParts& parts);
 
+/// One sequence of the batch, in the part that one call of a train step has of it.
+struct SequenceLoss {
+  int sequence = 0;   // of the batch
+  int index = 0;      // in its part
+  int part_size = 1;  // sequences of the part
+  double loss = 0;    // its part of the loss
+};
+
+/// Returns the true parts of a loss that is a sum over tokens of a factor times the
+/// log-probability; empty for another one.
+std::vector<double> sequence_losses(const Problem& problem, const Truth& truth);
+
+/// Returns "loss is that of sequences 0 and 2: of one microbatch?" if it is the sum over one of n
+/// microbatches that sequences of every part are dealt to in turn, or are cut into, else nullopt.
+std::optional<std::string> microbatch_sentence(const std::vector<SequenceLoss>& sequences,
+                                               double loss);
+
 }  // namespace lossgrid

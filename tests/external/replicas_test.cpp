@@ -93,6 +93,22 @@ TEST_F(Replicas, OfALossAndOfMetricsAreCompared) {
   }
 }
 
+TEST_F(Replicas, OfAStepThatLosesMicrobatchesAreExplained) {
+  const std::string all_valid =
+      "--case 'lens=9+14+5+7 mask=all vocab=64 hidden=64 hidden_values=one_hot'";
+  const auto run = [&](const std::string& name) {
+    return run_engines("replica_engines.py", name, "tp1cp1,tp2cp1", kPython, all_valid);
+  };
+  expect_all(run("microbatches_right"), "passed");
+  expect_cause(run("gradient_doubles"), "grad_weight",
+               "grad_weight counts sequences 0 and 3 4.000 times, sequence 1 2.000 times, sequence "
+               "2 once: microbatches that count more than once");
+  expect_cause(run("gradient_of_last_microbatch"), "grad_weight",
+               "sequence 2 once: a microbatch that is left out?");
+  expect_cause(run("loss_of_last_microbatch"),
+               "loss: ", "loss is that of sequence 2 alone: of one of 3 microbatches?");
+}
+
 TEST_F(Replicas, InSlicesHaveToCoverTheWeight) {
   const char* file = "replica_engines.py";
   for (const auto& [name, reason] : std::vector<std::pair<std::string, std::string>>{

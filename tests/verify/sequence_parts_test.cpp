@@ -82,6 +82,21 @@ TEST_F(SequencePartsTest, NameMeansOfMicrobatches) {
               Optional(HasSubstr("means over the tokens of each microbatch, not of the batch?")));
 }
 
+TEST_F(SequencePartsTest, OfALossNameTheMicrobatch) {
+  const std::vector<double> losses = sequence_losses(case_.problem, case_.truth);
+  ASSERT_EQ(losses.size(), 4u);
+  EXPECT_NEAR(losses[0] + losses[1] + losses[2] + losses[3], case_.truth.objective.loss.value,
+              1e-9);
+  // Two parts of two sequences each, as two dp ranks have them.
+  const std::vector<SequenceLoss> of_ranks{
+      {0, 0, 2, losses[0]}, {3, 1, 2, losses[3]}, {1, 0, 2, losses[1]}, {2, 1, 2, losses[2]}};
+  EXPECT_EQ(microbatch_sentence(of_ranks, losses[2] + losses[3]),
+            "loss is that of sequences 2 and 3 alone: of one of 2 microbatches?");
+  EXPECT_EQ(microbatch_sentence(of_ranks, losses[0] + losses[3]), std::nullopt);
+  EXPECT_EQ(microbatch_sentence(of_ranks, case_.truth.objective.loss.value), std::nullopt);
+  EXPECT_EQ(microbatch_sentence({}, 1.0), std::nullopt);
+}
+
 TEST_F(SequencePartsTest, NameNothingWhereNothingDiffers) {
   EXPECT_EQ(sequence_sentence(parts(gradient({1, 1, 1, 1}))), std::nullopt);
   EXPECT_EQ(sequence_sentence(parts(gradient({2, 2, 2, 2}))), std::nullopt);

@@ -91,6 +91,27 @@ class GradientCollector {
   GradientFacts bias_{.name = "grad_bias"};
 };
 
+/// Returns the sequences of the batch by the packs that train steps get, with their part of the
+/// loss.
+std::vector<SequenceLoss> losses_of_sequences(const TrialSetup& setup) {
+  const std::vector<double> losses = sequence_losses(*setup.problem, *setup.truth);
+  std::vector<SequenceLoss> out;
+  if (losses.empty()) return out;
+  for (const TrialMicrobatch& microbatch : setup.microbatches) {
+    for (const TrialPart& part : microbatch.parts) {
+      const Problem& problem = *part.problem;
+      const auto size = static_cast<int>(problem.sequences());
+      for (int i = 0; i < size; ++i) {
+        if (problem.cu_seqlens[i] == problem.cu_seqlens[i + 1]) continue;
+        const std::int64_t row = problem.whole_row(problem.cu_seqlens[i]);
+        const auto sequence = static_cast<int>(setup.problem->sequence_of(row));
+        out.push_back({sequence, i, size, losses[static_cast<std::size_t>(sequence)]});
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient) {
@@ -120,6 +141,7 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
   }
   facts.gradients = gradients.take(record);
   facts.replicas = replica_facts(setup, ranks, record);
+  if (facts.loss && !facts.replicas.empty()) facts.losses = losses_of_sequences(setup);
   for (const RankResult& rank : ranks) {
     if (!rank.sequences) continue;
     if (facts.sequences) {

@@ -3,7 +3,7 @@
 import lossgrid
 import torch
 import torch.distributed as dist
-from engine_kit import data_group, data_ranks, loss_of_rows, supports, whole
+from engine_kit import data_group, data_ranks, loss_of_rows, microbatch_rows, supports, whole
 
 
 def place(batch):
@@ -88,6 +88,34 @@ replicated("loss_of_own_rows", all_of_it, loss_of_own_rows)
 replicated("loss_on_one_rank", all_of_it, loss_on_one_rank)
 replicated("loss_of_dp_rank", all_of_it, loss_over_cp)
 replicated("metric_of_own_rows", all_of_it, with_metric)
+
+
+def in_microbatches(name, wrong):
+    """Declares an engine of three microbatches; ``wrong`` is what it gets wrong about them."""
+    @lossgrid.engine(name=name, supports=supports)
+    def step(model, batch, evaluate, *, microbatches=3):
+        reported, buffer = torch.zeros(()), torch.zeros_like(model.weight)
+        for rows in microbatch_rows(batch, microbatches):
+            model.weight.grad = None
+            loss = loss_of_rows(model, batch, rows)
+            if not evaluate:
+                loss.backward()
+                if wrong == "gradient doubles":  # the sum of those before is added to itself
+                    buffer *= 2
+                if wrong == "gradient of the last":
+                    buffer.zero_()
+                buffer += model.weight.grad
+            reported = loss.detach() if wrong == "loss of the last" else reported + loss.detach()
+        if not evaluate:
+            all_of_it(buffer, batch)
+            model.weight.grad = buffer
+        return whole(reported, batch)
+
+
+in_microbatches("microbatches_right", "")
+in_microbatches("gradient_doubles", "gradient doubles")
+in_microbatches("gradient_of_last_microbatch", "gradient of the last")
+in_microbatches("loss_of_last_microbatch", "loss of the last")
 
 
 def sliced(name, own_range, scatter=True):
