@@ -34,7 +34,7 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   LogprobScope rows = LogprobScope::shard;
   bool gradient_summed_over_cp = false;  // by the backward of its own gather over CP
   ScaleFactor scale;                     // factor of its loss and its gradient
-  // Of an engine, by its `gradients`: replicas or slices.
+  // Replicas or slices by `gradients` of an engine.
   WeightGradientParts weight_gradient = WeightGradientParts::summands;
   bool overwrites_logits = false;
   Padding padding;

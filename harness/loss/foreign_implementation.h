@@ -26,7 +26,7 @@ struct ElementRange {
 /// Report of a rank on a train step that reduces by itself, beside its loss and its gradient.
 struct StepReport {
   std::map<std::string, double> metrics;  // which the ranks that report them should have alike
-  // Of a gradient in slices: those of this rank, of the weight [H, ids of the shard], row-major.
+  // Slices of this rank, where the gradient is in slices, of the weight [H, ids of the shard].
   std::vector<ElementRange> held;
 };
 

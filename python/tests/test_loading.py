@@ -80,7 +80,7 @@ class Loading(unittest.TestCase):
         self.assertEqual(answer["implementations"][0], {
             "name": "mine", "kind": "implementation", "summary": "First line.", "file": path,
             "inputs": "logits", "returns": ["logprobs"], "rows": "shard", "gradient": "own_part",
-            "scale": "1", "autograd": "leaf", "vocab_split": "ceil", "overwrites": [],
+            "gradients": "replicated", "scale": "1", "autograd": "leaf", "vocab_split": "ceil", "overwrites": [],
             "rounds": [], "takes": [], "has_chunks": False, "sequence_multiple": 1, "pack_multiple": 1,
             "has_supports": False, "has_cost": False, "megatron": False, "options": {},
             "offers": {}, "details": {}})
