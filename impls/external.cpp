@@ -13,6 +13,7 @@
 #include "harness/external/measured_json.h"
 #include "harness/external/problem_json.h"
 #include "harness/external/shared_arrays.h"
+#include "harness/loss/declared_conventions.h"
 #include "harness/loss/foreign_plan.h"
 #include "impls/external_returned.h"
 #include "impls/external_takes.h"
@@ -302,13 +303,18 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   DeclaredCost predicted_;  // of the own rank
 };
 
-class External final : public LossImplementation, public ForeignImplementation {
+class External final : public LossImplementation, public DeclaresConventions {
  public:
   External(ExternalDeclaration declaration, const ImplementationOptions& options,
            std::shared_ptr<ExternalRuntime> runtime)
       : declaration_(std::move(declaration)),
         options_(typed_options(declaration_, options)),
         runtime_(std::move(runtime)) {}
+
+  DeclaredConventions conventions() const override {
+    return {declaration_.returns_loss, declaration_.scale, declaration_.gradient_summed_over_cp,
+            declaration_.pads_with_minus_inf, declaration_.weight_gradient};
+  }
 
   ImplementationTraits describe() const override {
     ImplementationTraits traits{declaration_.name, declaration_.summary, declaration_.rows,
@@ -337,11 +343,6 @@ class External final : public LossImplementation, public ForeignImplementation {
     traits.rounds_quotient = declaration_.rounds_quotient;
     return traits;
   }
-
-  WeightGradientParts weight_gradient() const override { return declaration_.weight_gradient; }
-  ScaleFactor declared_scale() const override { return declaration_.scale; }
-  bool scales_loss() const override { return declaration_.returns_loss; }
-  bool sums_over_cp() const override { return declaration_.gradient_summed_over_cp; }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
     if (declaration_.is_engine && problem.head.hidden != problem.vocab) {

@@ -93,6 +93,7 @@ class RequestedRun {
 
   void run_trials() {
     if (!modes_.verify) return;
+    options_.explains = true;
     must_end_ = run_suites(suites_, options_, problems_, [this](const TrialRecord& trial) {
       progress_->finish_trial(
           fmt::format("{} {} {}", trial.case_name, trial.grid(), trial.implementation),

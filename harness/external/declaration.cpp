@@ -54,6 +54,7 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
       out.weight_gradient = in_slices ? WeightGradientParts::slices : WeightGradientParts::replicas;
     }
     out.scale = parse_scale(json.value("scale", "1"), "scale");
+    out.pads_with_minus_inf = json.value("vocab_split", "") == "padded:-inf";
     out.overwrites_logits = contains(json, "overwrites", "logits");
     out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};
     out.serial_adds = static_cast<int>(multiple(json, "serial_adds", kSerialAddsOfLanes));

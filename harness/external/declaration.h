@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/loss/foreign_implementation.h"
+#include "harness/loss/train_step.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/case/scale_factor.h"
 
@@ -34,6 +34,7 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   LogprobScope rows = LogprobScope::shard;
   bool gradient_summed_over_cp = false;  // by the backward of its own gather over CP
   ScaleFactor scale;                     // factor of its loss and its gradient
+  bool pads_with_minus_inf = false;      // columns beyond the vocabulary
   // Replicas or slices by `gradients` of an engine.
   WeightGradientParts weight_gradient = WeightGradientParts::summands;
   bool overwrites_logits = false;

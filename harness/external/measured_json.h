@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/external/learned_calls.h"
-#include "harness/loss/foreign_implementation.h"
+#include "harness/loss/train_step.h"
 #include "harness/loss/loss_implementation.h"
 
 namespace lossgrid {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/loss/foreign_implementation.h"
+#include "harness/loss/train_step.h"
 
 namespace lossgrid {
 

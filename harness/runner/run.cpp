@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "harness/runner/explain/explainer.h"
 #include "harness/runner/model/recorded_times.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/trial/trial.h"
@@ -67,7 +68,7 @@ std::optional<std::vector<std::string>> stated_skips(const Suite& suite, const C
 /// Runs a trial of a case, the `number`-th of the run, or takes it over.
 TrialOutcome run_case(const Suite& suite, const CaseSpec& spec, const std::string& implementation,
                       const Grid& grid, std::int64_t number, const RunOptions& options,
-                      ProblemCache& problems) {
+                      ProblemCache& problems, Explainer& explainer) {
   const Backend backend = suite.backend;
   TrialOutcome trial;
   const std::string text = format_case(spec);
@@ -88,6 +89,7 @@ TrialOutcome run_case(const Suite& suite, const CaseSpec& spec, const std::strin
     setup.recording = record_trial(options.recording, "trial", number,
                                    format_grid(grid) + "_" + implementation, id, implementation);
     trial = run_trial(setup, options.deadline, options.ranks);
+    if (options.explains) explainer.explain({spec, implementation, grid, backend}, trial);
     trial.record.case_name = spec.name;
     if (options.machine) {
       add_predicted_times(prepared, grid, backend, *options.machine, trial.record);
@@ -147,10 +149,12 @@ std::vector<TrialPlace> places_of(std::vector<TrialSeries>& all, TrialOrder orde
 bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, ProblemCache& problems,
                 const TrialSink& sink) {
   std::vector<TrialSeries> all = series_of(suites);
+  Explainer explainer(options.deadline, options.ranks);
   std::int64_t number = 0;  // of the trial, also of one that does not run: same in a resumed run
   for (const auto& [series, grid] : places_of(all, options.order)) {
-    TrialOutcome trial = run_case(*series->suite, *series->spec, *series->implementation,
-                                  series->suite->grids[grid], ++number, options, problems);
+    TrialOutcome trial =
+        run_case(*series->suite, *series->spec, *series->implementation, series->suite->grids[grid],
+                 ++number, options, problems, explainer);
     series->bits.judge(trial.record);
     if (grid + 1 == series->suite->grids.size()) series->bits = {};  // it keeps records
     const bool goes_on = sink(trial.record);

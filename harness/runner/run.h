@@ -30,6 +30,7 @@ struct RunOptions {
   std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of a trial or timed iteration
   std::optional<Fault> fault;
   bool stop_at_failure = false;  // no trial behind the first bad one
+  bool explains = false;         // failures, with trials of their own (explain/explainer.h)
   Ranks ranks;
   FinishedWork finished;                    // taken over instead of run
   std::shared_ptr<RunRecording> recording;  // null: nothing beside the report

@@ -40,6 +40,33 @@ std::string beside_minus_inf(const std::vector<std::int64_t>& nan_rows,
                      both.size(), nan_rows.size() - both.size());
 }
 
+/// Returns the cause of a NaN that other trials show, as a sentence; empty if they show none.
+std::string cause_of_nan(const FailureFacts& facts) {
+  if (!facts.nan_trials) return "";
+  if (!facts.nan_trials->without_poison) {
+    return "there is no NaN where masked rows hold plausible numbers: values of masked rows, or of "
+           "rows that predict nothing, take part?";
+  }
+  if (facts.nan_trials->second_size) return "";
+  if (facts.has_minus_inf_padding) {
+    return "there is no NaN where no rank holds padding columns: those of "
+           "vocab_split=\"padded:-inf\", 0 * inf or inf - inf?";
+  }
+  if (facts.untrained.empty()) return "";
+  std::vector<std::string> places;
+  for (const PartPlace& place : facts.untrained) {
+    places.push_back(fmt::format("cp rank {} of dp rank {} in microbatch {}", place.cp, place.dp,
+                                 place.microbatch));
+  }
+  return fmt::format("there is no NaN where every rank has trained tokens, and {} has none: 0 / 0?",
+                     join(places, ", "));
+}
+
+void add_cause_of_nan(const FailureFacts& facts, Sentences& out) {
+  if (!has_nan(facts)) return;
+  if (std::string cause = cause_of_nan(facts); !cause.empty()) out.push_back(std::move(cause));
+}
+
 void add_nan_logprobs(const FailureFacts& facts, Sentences& out) {
   FailedLogprobs all;
   std::vector<PartPlace> with_nan;
@@ -59,9 +86,7 @@ void add_nan_loss(const FailureFacts& facts, Sentences& out) {
   for (const LogprobPart& part : facts.logprobs) {
     if (part.failed.count > 0) return;
   }
-  out.push_back(
-      "loss is NaN, and no log-probability that has a truth is wrong: values of masked rows, or of "
-      "rows that predict nothing, take part?");
+  out.push_back("loss is NaN, and no log-probability that has a truth is wrong");
 }
 
 void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, Sentences& out) {
@@ -162,6 +187,7 @@ void leave_out(const std::string& name, FailureFacts& facts) {
 }
 
 bool has_nan(const FailureFacts& facts) {
+  if (facts.loss && std::isnan(facts.loss->got)) return true;
   for (const LogprobPart& part : facts.logprobs) {
     if (!part.failed.nan_rows.empty()) return true;
   }
@@ -173,12 +199,14 @@ bool has_nan(const FailureFacts& facts) {
   return false;
 }
 
-std::vector<std::string> explain(const FailureFacts& facts, bool external) {
+std::vector<std::string> explain(const FailureFacts& facts, const FailureFacts* second,
+                                 const DeclaredWords& declared) {
   Sentences out;
   add_nan_logprobs(facts, out);
   add_nan_loss(facts, out);
   for (const GradientFacts& gradient : facts.gradients) add_nan_gradient(gradient, facts, out);
-  add_logprobs(facts, external, out);
+  add_cause_of_nan(facts, out);
+  add_logprobs(facts, declared.is_external, out);
   FailureFacts rest = facts;
   for (const ReplicaFacts& replicas : facts.replicas) {
     if (add_replicas(replicas, out)) leave_out(replicas.name, rest);
@@ -191,7 +219,7 @@ std::vector<std::string> explain(const FailureFacts& facts, bool external) {
     out.push_back(*sentence);
   }
   for (const GradientFacts& gradient : facts.gradients) add_bits(gradient, out);
-  add_scales(rest, external, out);
+  add_scales(rest, second, declared, out);
   return out;
 }
 

@@ -46,16 +46,14 @@ struct LossFacts {
   double want = 0;
 };
 
-/// Factors that an external implementation declares.
-struct DeclaredFactors {
-  ScaleFactor scale = {};
-  bool may_sum_over_cp = true;  // gradient="summed_over_cp" is a word for it, and not declared
-  bool of_loss = false;         // the scale is that of a returned loss and of its gradient, of both
+/// Results of other trials of the same implementation, for the cause of a NaN.
+struct NanTrials {
+  bool without_poison = false;  // a NaN is there too where masked rows hold plausible numbers
+  bool second_size = false;     // and where every rank has trained tokens and no padding columns
 };
 
 struct FailureFacts {
   TrialSizes sizes;
-  DeclaredFactors declared = {};
   std::optional<LossFacts> loss;  // nullopt unless the loss failed
   std::vector<LogprobPart> logprobs;
   std::vector<GradientFacts> gradients;
@@ -65,17 +63,30 @@ struct FailureFacts {
   // Rows of the whole batch that take part in the loss and have -inf logits, ascending. Empty
   // unless there is a NaN.
   std::vector<std::int64_t> minus_inf_rows;
+  std::vector<PartPlace> untrained = {};  // places without a trained token, on the first TP rank
+  bool has_minus_inf_padding = false;     // padding columns of -inf, which a declaration asks for
+  std::optional<NanTrials> nan_trials = std::nullopt;  // nullopt: there are none
 };
 
 /// Removes the loss or a gradient, of which a scale would be no cause.
 void leave_out(const std::string& name, FailureFacts& facts);
 
-/// True if there is a NaN in log-probabilities or gradients.
+/// True if there is a NaN in the loss, in log-probabilities or gradients.
 bool has_nan(const FailureFacts& facts);
 
-/// Returns sentences without a period, the most likely cause first. `external`: of an external
-/// implementation, which declares its conventions; the sentences name the declaration that would
-/// make it right.
-std::vector<std::string> explain(const FailureFacts& facts, bool external);
+/// Conventions that an external implementation declares.
+struct DeclaredWords {
+  bool is_external = false;  // false: there is nothing to declare
+  bool returns_loss = false;
+  ScaleFactor scale = {};
+  bool may_sum_over_cp = true;  // gradient="summed_over_cp" is a word for it, and not declared
+};
+
+/// Returns sentences without a period, the most likely cause first. `second`: facts about the same
+/// implementation on a case of other sizes, where it failed too; null: there are none. A factor has
+/// a cause only if the same one makes it in both. The sentences name the declaration that would
+/// make an external implementation right, and that it does not have.
+std::vector<std::string> explain(const FailureFacts& facts, const FailureFacts* second = nullptr,
+                                 const DeclaredWords& declared = {});
 
 }  // namespace lossgrid

@@ -121,6 +121,27 @@ Check check_grad_bias(const Truth& truth, const LinearBound& bound, const std::v
   return check;
 }
 
+void add_expected_linear(const Problem& problem, const Truth& truth, BundleResults& results) {
+  std::shared_ptr<const LinearTruth> linear = truth.linear;
+  if (linear->sampled) {
+    linear = std::make_shared<const LinearTruth>(
+        make_linear_truth(problem, truth.rows, truth.objective, 0, process_threads(), kNoLimits));
+  }
+  const std::int64_t size = linear->size;
+  results.grad_hidden.assign(static_cast<std::size_t>(problem.tokens() * size), 0.0);
+  for (std::size_t k = 0; k < linear->hidden.rows.size(); ++k) {
+    std::copy_n(linear->hidden.want.begin() + k * linear->factors, size,
+                results.grad_hidden.begin() + linear->hidden.rows[k] * size);
+  }
+  for (std::int64_t id = 0; id < problem.spec.vocab; ++id) {
+    const double* row = linear->weight.want.data() + id * linear->factors;
+    results.grad_weight.insert(results.grad_weight.end(), row, row + size);
+    if (linear->has_bias()) results.grad_bias.push_back(row[size]);
+  }
+}
+
+}  // namespace
+
 std::vector<double> expected_grad_logits(const Problem& problem, const Truth& truth) {
   const std::int64_t vocab = problem.spec.vocab;
   std::vector<double> gradient(static_cast<std::size_t>(problem.tokens() * vocab), 0.0);
@@ -143,27 +164,6 @@ std::vector<double> expected_grad_logits(const Problem& problem, const Truth& tr
   }
   return gradient;
 }
-
-void add_expected_linear(const Problem& problem, const Truth& truth, BundleResults& results) {
-  std::shared_ptr<const LinearTruth> linear = truth.linear;
-  if (linear->sampled) {
-    linear = std::make_shared<const LinearTruth>(
-        make_linear_truth(problem, truth.rows, truth.objective, 0, process_threads(), kNoLimits));
-  }
-  const std::int64_t size = linear->size;
-  results.grad_hidden.assign(static_cast<std::size_t>(problem.tokens() * size), 0.0);
-  for (std::size_t k = 0; k < linear->hidden.rows.size(); ++k) {
-    std::copy_n(linear->hidden.want.begin() + k * linear->factors, size,
-                results.grad_hidden.begin() + linear->hidden.rows[k] * size);
-  }
-  for (std::int64_t id = 0; id < problem.spec.vocab; ++id) {
-    const double* row = linear->weight.want.data() + id * linear->factors;
-    results.grad_weight.insert(results.grad_weight.end(), row, row + size);
-    if (linear->has_bias()) results.grad_bias.push_back(row[size]);
-  }
-}
-
-}  // namespace
 
 BundleResults expected_results(const Problem& problem, const Truth& truth) {
   BundleResults results;

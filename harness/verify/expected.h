@@ -14,6 +14,9 @@ namespace lossgrid {
 /// with the gradients of hidden states and weight, of all rows and ids.
 BundleResults expected_results(const Problem& problem, const Truth& truth);
 
+/// Returns [T, V] d loss / d logits, of given logits or of products that nothing transforms.
+std::vector<double> expected_grad_logits(const Problem& problem, const Truth& truth);
+
 /// Returns the checks "expected.loss", "expected.logprobs", "expected.entropy",
 /// "expected.metric.NAME" and "expected.grad_logits", or "expected.grad_hidden" and
 /// "expected.grad_weight", with a bias "expected.grad_bias". Bounds are those of the truth, around

@@ -54,7 +54,8 @@ std::optional<double> FailedElements::common_factor() const {
   const double factor = got_want / want_squared;
   const double error = got_squared - 2 * got_want + want_squared;
   const double rest = got_squared - factor * got_want;
-  const double allowed = std::max(1e-4 * error, 4 * roundoff * roundoff * got_squared);
+  const double allowed =
+      std::max(1e-4 * std::min(error, got_squared), 4 * roundoff * roundoff * got_squared);
   if (!(rest <= allowed)) return std::nullopt;
   return factor;
 }

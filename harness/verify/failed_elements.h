@@ -34,8 +34,9 @@ struct FailedElements {
   void add(const FailedElements& other);
 
   /// Returns the factor c for which the elements are c times their truth, nullopt if there is none:
-  /// the rest of the error, |got - c want|, is at most a hundredth of |got - want|, or two
-  /// roundings of |got| (Euclidean norms).
+  /// the rest of the error, |got - c want|, is at most a hundredth of |got - want| and of |got|, or
+  /// two roundings of |got| (Euclidean norms). Numbers that have nothing to do with their truth are
+  /// nearly orthogonal to it, which is no small factor.
   std::optional<double> common_factor() const;
   /// True if the elements of a float32 gradient are numbers of bfloat16.
   bool are_bf16() const;

@@ -28,12 +28,43 @@ std::string format_factor(double factor) {
                                      : fmt::format("{:.4g}", factor);
 }
 
+constexpr const char* kLoss = "loss";
+
 /// The loss and gradients that are the same multiple of their truth.
 struct Multiple {
   std::vector<std::string> names;  // "loss", "grad_logits"
   double factor = 1;
+  bool has_loss = false;
   bool has_gradient = false;
 };
+
+/// A loss is a single number, of which any multiple is no evidence.
+std::optional<double> loss_factor(const FailureFacts& facts) {
+  if (!facts.loss || facts.loss->want == 0 || !std::isfinite(facts.loss->got)) return std::nullopt;
+  return facts.loss->got / facts.loss->want;
+}
+
+FailedElements failed_elements(const GradientFacts& gradient) {
+  FailedElements all;
+  for (const GradientPart& part : gradient.parts) all.add(part.failed);
+  return all;
+}
+
+/// True if elements are `scale` times their truth. Where none failed, only the sum over all of them
+/// is off.
+bool are_multiples(const FailedElements& failed, double scale) {
+  if (failed.count == 0) return true;
+  const std::optional<double> factor = failed.common_factor();
+  return factor &&
+         std::abs(*factor - scale) <= std::max(kSame * std::abs(scale - 1), 2 * failed.roundoff);
+}
+
+/// Returns c if all of the gradient is c times its truth.
+std::optional<double> whole_factor(const GradientFacts& gradient) {
+  const std::optional<double> scale = gradient.sums.scale();
+  if (!gradient.failed || !gradient.bias_failed || !scale) return std::nullopt;
+  return are_multiples(failed_elements(gradient), *scale) ? scale : std::nullopt;
+}
 
 /// Appends `next`; after a question `next_sentence`.
 std::string joined(const std::string& text, std::string_view next, std::string_view next_sentence) {
@@ -47,20 +78,21 @@ bool may_declare(const ScaleFactor& factor) {
 }
 
 /// Appends `; gradient="summed_over_cp" or scale="cp" would declare it`: words that are not
-/// declared yet.
+/// declared yet. A scale is that of loss and gradient: it declares no factor of one of them alone.
 std::string with_declarations(const std::string& text, const Multiple& multiple,
                               const std::vector<ScaleSuspect>& suspects,
-                              const DeclaredFactors& declared) {
+                              const DeclaredWords& declared) {
   std::vector<std::string> words;
+  const bool is_scale =
+      declared.returns_loss ? multiple.has_loss && multiple.has_gradient : multiple.has_gradient;
   for (const ScaleSuspect& suspect : suspects) {
-    if (suspect.scale_word.empty() || multiple.factor < 0) continue;
-    if (suspect.scale_word == "cp" && multiple.has_gradient && declared.may_sum_over_cp) {
-      words.push_back("gradient=\"summed_over_cp\"");
+    if (!suspect.has_word || multiple.factor < 0) continue;
+    const bool is_gather = suspect.name == "cp" && multiple.has_gradient && !multiple.has_loss;
+    if (is_gather && declared.may_sum_over_cp) words.push_back("gradient=\"summed_over_cp\"");
+    const ScaleFactor whole = declared.scale * suspect.factor;
+    if (is_scale && may_declare(whole)) {
+      words.push_back(fmt::format("scale=\"{}\"", format_scale(whole)));
     }
-    const bool has_loss = multiple.names.front() == "loss";
-    if (declared.of_loss && !(has_loss && multiple.has_gradient)) continue;
-    const ScaleFactor whole = declared.scale * parse_scale(suspect.scale_word, "scale");
-    if (may_declare(whole)) words.push_back(fmt::format("scale=\"{}\"", format_scale(whole)));
   }
   if (words.empty()) return text;
   return joined(text, "; ", " ") + join(words, " or ") + " would declare it";
@@ -78,32 +110,53 @@ std::string explained_by(const std::vector<ScaleSuspect>& suspects) {
   return out;
 }
 
-std::string sentence_of(const Multiple& multiple, const TrialSizes& sizes, bool external,
-                        const DeclaredFactors& declared) {
+/// Returns the factor of the failed loss, or of all of a gradient; nullopt if there is none.
+std::optional<double> whole_factor(const FailureFacts& facts, const std::string& name) {
+  if (name == kLoss) return loss_factor(facts);
+  for (const GradientFacts& gradient : facts.gradients) {
+    if (gradient.name == name) return whole_factor(gradient);
+  }
+  return std::nullopt;
+}
+
+/// Returns the simplest of the suspects that make the factor here, and that of the same numbers in
+/// the second size too.
+std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFacts& facts,
+                                      const FailureFacts* second) {
+  if (second == nullptr) return {};
+  std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, facts.sizes);
+  for (const std::string& name : multiple.names) {
+    const std::optional<double> factor = whole_factor(*second, name);
+    if (!factor || (*factor < 0) != (multiple.factor < 0)) return {};
+    const std::vector<ScaleSuspect> there = scale_suspects(*factor, second->sizes);
+    std::erase_if(suspects, [&](const ScaleSuspect& one) {
+      return std::none_of(there.begin(), there.end(),
+                          [&](const ScaleSuspect& other) { return other.name == one.name; });
+    });
+  }
+  return simplest(std::move(suspects));
+}
+
+std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
+                        const DeclaredWords& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
-  const std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, sizes);
   std::string out = fmt::format("{} {} x the truth", what, format_factor(multiple.factor));
   if (multiple.factor < 0) out += ": the other sign";
   out += explained_by(suspects);
-  return external ? with_declarations(out, multiple, suspects, declared) : out;
+  return declared.is_external ? with_declarations(out, multiple, suspects, declared) : out;
 }
 
-/// True if `factor` is known. A loss is a single number, of which any multiple is no evidence.
+/// True if `factor` is one that some size makes.
 bool has_known_factor(double factor, const TrialSizes& sizes) {
   return is_one(-factor) || !scale_suspects(factor, sizes).empty();
-}
-
-FailedElements failed_elements(const GradientFacts& gradient) {
-  FailedElements all;
-  for (const GradientPart& part : gradient.parts) all.add(part.failed);
-  return all;
 }
 
 /// Sums over parts with the same key, and their rows that take part in the loss.
 struct PartSums {
   BiasSums sums;
+  FailedElements failed;
   std::int64_t trained_rows = 0;  // of one tp rank: all have the same
 };
 
@@ -113,6 +166,7 @@ auto sums_by(const GradientFacts& gradient, Key&& key) {
   for (const GradientPart& part : gradient.parts) {
     PartSums& group = sums[key(part.place)];
     group.sums.add(part.sums);
+    group.failed.add(part.failed);
     if (part.place.tp == 0) group.trained_rows += part.trained_rows;
   }
   return sums;
@@ -128,6 +182,7 @@ std::map<int, double> clean_scales(const GradientFacts& gradient, const PartAxis
        sums_by(gradient, [&](const PartPlace& place) { return place.*axis.at; })) {
     const std::optional<double> scale = part.sums.scale();
     if (!scale) continue;
+    if (!are_multiples(part.failed, *scale)) return {};
     if (std::abs(*scale) > kSame && !is_one(*scale) && !has_known_factor(*scale, sizes)) return {};
     scales[number] = *scale;
     differ = differ || std::abs(*scale - scales.begin()->second) > 10 * kSame;
@@ -164,6 +219,7 @@ bool add_own_means(const std::string& name, const Sums& parts, const char* part_
   for (const auto& [key, part] : parts) {
     const std::optional<double> scale = part.sums.scale();
     if (!scale || part.trained_rows == 0) continue;
+    if (!are_multiples(part.failed, *scale)) return false;
     scales.push_back(*scale);
     products.push_back(*scale * static_cast<double>(part.trained_rows));
   }
@@ -190,26 +246,21 @@ bool add_own_means(const GradientFacts& gradient, std::vector<std::string>& out)
 
 void add_gradient(const GradientFacts& gradient, const TrialSizes& sizes,
                   std::vector<Multiple>& multiples, std::vector<std::string>& out) {
-  const std::optional<double> scale = gradient.sums.scale();
-  if (!gradient.failed || !scale) return;
-  const FailedElements failed = failed_elements(gradient);
-  const std::optional<double> factor = failed.common_factor();
-  // If no element failed, only the sum over all of them is off.
-  const double spread = std::max(kSame * std::abs(*scale - 1), 2 * failed.roundoff);
-  const bool is_whole = gradient.bias_failed &&
-                        (failed.count == 0 || (factor && std::abs(*factor - *scale) <= spread));
-  if (is_whole) {
+  if (!gradient.failed || !gradient.sums.scale()) return;
+  if (const std::optional<double> factor = whole_factor(gradient)) {
     const auto same = std::find_if(multiples.begin(), multiples.end(), [&](const Multiple& other) {
-      return std::abs(other.factor - *scale) <= kSame * std::abs(*scale);
+      return std::abs(other.factor - *factor) <= kSame * std::abs(*factor);
     });
     if (same == multiples.end()) {
-      multiples.push_back({{gradient.name}, *scale, true});
+      multiples.push_back({{gradient.name}, *factor, false, true});
     } else {
       same->names.push_back(gradient.name);
       same->has_gradient = true;
     }
     return;
   }
+  const FailedElements failed = failed_elements(gradient);
+  const std::optional<double> factor = failed.common_factor();
   if (add_by_axis(gradient, sizes, out) || add_own_means(gradient, out)) return;
   if (2 * failed.zero > failed.count) {
     out.push_back(fmt::format("{} of {} of {} are 0", failed.zero,
@@ -223,17 +274,17 @@ void add_gradient(const GradientFacts& gradient, const TrialSizes& sizes,
 
 }  // namespace
 
-void add_scales(const FailureFacts& facts, bool external, std::vector<std::string>& out) {
+void add_scales(const FailureFacts& facts, const FailureFacts* second,
+                const DeclaredWords& declared, std::vector<std::string>& out) {
   std::vector<Multiple> multiples;
-  if (facts.loss && facts.loss->want != 0 && std::isfinite(facts.loss->got)) {
-    multiples.push_back({{"loss"}, facts.loss->got / facts.loss->want, false});
-  }
+  if (const auto factor = loss_factor(facts)) multiples.push_back({{kLoss}, *factor, true, false});
   for (const GradientFacts& gradient : facts.gradients) {
     add_gradient(gradient, facts.sizes, multiples, out);
   }
   for (const Multiple& multiple : multiples) {
-    if (!multiple.has_gradient && !has_known_factor(multiple.factor, facts.sizes)) continue;
-    out.push_back(sentence_of(multiple, facts.sizes, external, facts.declared));
+    const std::vector<ScaleSuspect> suspects = suspects_of(multiple, facts, second);
+    if (!multiple.has_gradient && !is_one(-multiple.factor) && suspects.empty()) continue;
+    out.push_back(sentence_of(multiple, suspects, declared));
   }
 }
 

@@ -10,7 +10,8 @@
 
 namespace lossgrid {
 
-/// Appends the sentences to `out`. `external` as in explain().
-void add_scales(const FailureFacts& facts, bool external, std::vector<std::string>& out);
+/// Appends the sentences to `out`; arguments as those of explain().
+void add_scales(const FailureFacts& facts, const FailureFacts* second,
+                const DeclaredWords& declared, std::vector<std::string>& out);
 
 }  // namespace lossgrid

@@ -65,7 +65,15 @@ T OptionReader::note(const std::string& option, T value) const {
   return value;
 }
 
+void OptionReader::note_names(const std::string& option,
+                              const std::vector<std::string>& names) const {
+  std::vector<std::string>& texts = choices_[option];
+  texts.clear();
+  for (const std::string& name : names) texts.push_back(Json(name).dump());
+}
+
 bool OptionReader::flag(const std::string& option, bool fallback) const {
+  choices_[option] = {"true", "false"};
   const std::string* text = find(option);
   if (text == nullptr) return note(option, fallback);
   const Json value = Json::parse(*text, nullptr, false);
@@ -74,6 +82,7 @@ bool OptionReader::flag(const std::string& option, bool fallback) const {
 }
 
 double OptionReader::number(const std::string& option, double fallback) const {
+  choices_[option] = {"0.0"};
   const std::string* text = find(option);
   if (text == nullptr) return note(option, fallback);
   const std::optional<double> value = as_number(*text);
@@ -83,6 +92,7 @@ double OptionReader::number(const std::string& option, double fallback) const {
 
 std::optional<double> OptionReader::optional_number(const std::string& option,
                                                     std::optional<double> fallback) const {
+  choices_[option] = {"null"};
   const std::string* text = find(option);
   if (text == nullptr) return note(option, fallback);
   if (is_null(*text)) return note(option, std::optional<double>());
@@ -93,6 +103,7 @@ std::optional<double> OptionReader::optional_number(const std::string& option,
 
 std::string OptionReader::one_of(const std::string& option, const std::vector<std::string>& names,
                                  const std::string& fallback) const {
+  note_names(option, names);
   const std::string* text = find(option);
   if (text == nullptr) return note(option, fallback);
   const std::optional<std::string> value = as_one_of(*text, names);
@@ -102,6 +113,8 @@ std::string OptionReader::one_of(const std::string& option, const std::vector<st
 
 std::optional<std::string> OptionReader::optional_one_of(
     const std::string& option, const std::vector<std::string>& names) const {
+  note_names(option, names);
+  choices_[option].emplace_back("null");
   const std::string* text = find(option);
   if (text == nullptr || is_null(*text)) return note(option, std::optional<std::string>());
   const std::optional<std::string> value = as_one_of(*text, names);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "harness/loss/objective.h"
+#include "harness/loss/objective_choices.h"
 
 namespace lossgrid {
 
@@ -61,6 +62,9 @@ class OptionReader {
 
   /// Returns the results of the calls above, as JSON text.
   const ObjectiveOptions& values() const { return values_; }
+  /// Returns by option the values that a user may have meant: all names, true and false, and of
+  /// numbers the one that leaves a term out (0, or null).
+  const ObjectiveChoices& choices() const { return choices_; }
 
  private:
   template <typename Enum>
@@ -70,6 +74,7 @@ class OptionReader {
 
   /// The value's text, or null when the option is not given.
   const std::string* find(const std::string& option) const;
+  void note_names(const std::string& option, const std::vector<std::string>& names) const;
   /// Keeps the value for values().
   template <typename T>
   T note(const std::string& option, T value) const;
@@ -78,6 +83,7 @@ class OptionReader {
   std::string_view owner_;
   mutable std::vector<std::string> known_;
   mutable ObjectiveOptions values_;
+  mutable ObjectiveChoices choices_;
 };
 
 /// An objective made of what read(reader) returns.
@@ -98,6 +104,9 @@ ObjectiveEntry objective_entry(std::string kind, std::string summary, Read read,
   entry.all_options = [read_all](const ObjectiveOptions& options) {
     return read_all(options, [](const OptionReader& reader, auto&&) { return reader.values(); });
   };
+  register_choices(kind, [read_all](const ObjectiveOptions& options) {
+    return read_all(options, [](const OptionReader& reader, auto&&) { return reader.choices(); });
+  });
   entry.kind = std::move(kind);
   entry.summary = std::move(summary);
   return entry;

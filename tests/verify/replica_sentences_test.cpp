@@ -4,8 +4,6 @@
 
 #include <cmath>
 #include <functional>
-#include <regex>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -173,37 +171,6 @@ TEST(ReplicaSentences, OfALossNameWhoseRowsItIsOf) {
               ElementsAre(AllOf(HasSubstr("add up to the truth"),
                                 HasSubstr("not reduced over DP, each rank reports"))));
   EXPECT_THAT(loss_sentences({5, 0, 0, 0}), ElementsAre(HasSubstr("on dp rank 0, cp rank 0 only")));
-}
-
-/// Every scale that a hint offers is a word that a declaration may have, and none that it has.
-TEST(ScaleHints, AreAcceptedAndNew) {
-  const std::regex hint("scale=\"([^\"]*)\"");
-  const std::vector<ScaleFactor> declared{{}, {1, 0, 0}, {0, -1, 2}, {4, 4, 4}, {-4, 0, 0}};
-  std::set<std::string> seen;
-  for (const std::int64_t dp : {1, 2, 3}) {
-    for (const std::int64_t cp : {1, 2, 5}) {
-      for (const std::int64_t n_mb : {1, 2, 7}) {
-        const ScaleSizes sizes{dp, cp, n_mb};
-        for (int e = 0; e < 27; ++e) {
-          const ScaleFactor wrong{e % 3 - 1, e / 3 % 3 - 1, e / 9 - 1};
-          for (const ScaleFactor& factor : declared) {
-            FailureFacts facts;
-            facts.sizes.scale = sizes;
-            facts.declared.scale = factor;
-            facts.loss = LossFacts{wrong.value(sizes), 1};
-            for (const std::string& text : explain(facts, true)) {
-              for (std::sregex_iterator at(text.begin(), text.end(), hint), end; at != end; ++at) {
-                const std::string word = (*at)[1];
-                EXPECT_NO_THROW(EXPECT_FALSE(parse_scale(word, "scale") == factor)) << text;
-                seen.insert(word);
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-  EXPECT_THAT(seen, ::testing::IsSupersetOf({"dp", "1/dp", "dp/cp", "1/(dp*cp)", "dp*dp"}));
 }
 
 }  // namespace

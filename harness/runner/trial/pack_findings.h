@@ -12,7 +12,7 @@
 #include "harness/comm/counting_communicator.h"
 #include "harness/device/device.h"
 #include "harness/device/device_work.h"
-#include "harness/loss/foreign_implementation.h"
+#include "harness/loss/train_step.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/verify/failed_logprobs.h"
 #include "harness/verify/linear_checks.h"

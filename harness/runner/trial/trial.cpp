@@ -11,6 +11,7 @@
 #include "harness/runner/trial/gathered_outputs.h"
 #include "harness/runner/trial/rank_trial.h"
 #include "harness/runner/verdict/desync_report.h"
+#include "harness/runner/verdict/failure_facts.h"
 #include "harness/runner/verdict/rank_archive.h"
 #include "harness/runner/verdict/rank_merge.h"
 #include "harness/runner/verdict/refusal.h"
@@ -112,6 +113,11 @@ TrialFacts run_ranks(const std::shared_ptr<const TrialSetup>& shared,
   const StageScope scope(Stage::compare);
   TrialFacts facts = merge_ranks(setup, run.results, trial.record);
   trial.record.unjudged = unjudged_outputs_of(setup);
+  if (judge(facts).status == TrialStatus::failed) {
+    trial.failure = failure_facts(setup, run.results, trial.record);
+    trial.record.explanation =
+        explain(*trial.failure, nullptr, declared_words(*setup.implementation));
+  }
   if (setup.keep_outputs) trial.outputs = gather_outputs(setup, run.results);
   if (setup.expected) {
     for (const Check& check : check_outputs(setup, *setup.expected, *trial.outputs)) {

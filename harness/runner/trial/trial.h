@@ -11,6 +11,7 @@
 #include "harness/runner/ranks.h"
 #include "harness/runner/trial/trial_setup.h"
 #include "harness/verify/check.h"
+#include "harness/verify/diagnosis.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
@@ -20,6 +21,8 @@ struct TrialOutcome {
   bool must_end = false;  // a rank hangs or has lost its GPU: the process must report and end with
                           // std::_Exit
   std::optional<BundleResults> outputs;  // in the unsharded layout, with setup.keep_outputs
+  // About the wrong numbers of a trial that failed by them, where this process reports.
+  std::optional<FailureFacts> failure;
 };
 
 /// Throws the errors of make_trial, and makes no truth.

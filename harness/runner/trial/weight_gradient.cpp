@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "harness/loss/declared_conventions.h"
+
 namespace lossgrid {
 namespace {
 
@@ -39,8 +41,8 @@ std::vector<float> first_weight_gradient(const TrialSetup& setup, int tp_rank) {
 }
 
 WeightGradientParts weight_gradient_parts(const TrialSetup& setup) {
-  const auto* foreign = dynamic_cast<const ForeignImplementation*>(setup.implementation.get());
-  return foreign == nullptr ? WeightGradientParts::summands : foreign->weight_gradient();
+  const auto* author = dynamic_cast<const DeclaresConventions*>(setup.implementation.get());
+  return author == nullptr ? WeightGradientParts::summands : author->conventions().weight_gradient;
 }
 
 HeldPlaces held_places(const WeightPlaces& places, std::span<const ElementRange> ranges) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/comm/process_grid.h"
-#include "harness/loss/foreign_implementation.h"
+#include "harness/loss/train_step.h"
 #include "harness/runner/trial/trial_setup.h"
 #include "harness/verify/linear_checks.h"
 #include "harness/verify/replicas.h"

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/loss/declared_conventions.h"
+#include "harness/loss/framework_scale.h"
 #include "harness/runner/verdict/replica_merge.h"
 
 namespace lossgrid {
@@ -39,6 +41,12 @@ std::vector<std::int64_t> minus_inf_rows(const Problem& problem, const Truth& tr
     if (std::find(logits.begin(), logits.end(), -kInfinity) != logits.end()) rows.push_back(t);
   }
   return rows;
+}
+
+bool has_minus_inf_padding(const TrialSetup& setup) {
+  const auto* author = dynamic_cast<const DeclaresConventions*>(setup.implementation.get());
+  return author != nullptr && author->conventions().pads_with_minus_inf &&
+         setup.problem->spec.vocab % setup.grid.tp != 0;
 }
 
 /// Collects the parts of the gradients, as far as they exist.
@@ -114,6 +122,35 @@ std::vector<SequenceLoss> losses_of_sequences(const TrialSetup& setup) {
 
 }  // namespace
 
+std::vector<PartPlace> untrained_places(const TrialSetup& setup) {
+  std::vector<PartPlace> places;
+  for (std::size_t m = 0; m < setup.microbatches.size(); ++m) {
+    const TrialMicrobatch& microbatch = setup.microbatches[m];
+    for (int dp = 0; dp < microbatch.grid.dp; ++dp) {
+      const Problem& part = *microbatch.parts[static_cast<std::size_t>(dp)].problem;
+      const auto by_rank = token_counts(pack(part, microbatch.grid), microbatch.grid.cp);
+      for (int cp = 0; cp < microbatch.grid.cp; ++cp) {
+        if (by_rank[static_cast<std::size_t>(cp)].rank > 0) continue;
+        places.push_back({0, cp, dp, static_cast<int>(m)});
+      }
+    }
+  }
+  return places;
+}
+
+DeclaredWords declared_words(const LossImplementation& implementation) {
+  DeclaredWords words;
+  words.is_external = implementation.describe().is_external;
+  if (const auto* author = dynamic_cast<const DeclaresConventions*>(&implementation)) {
+    const DeclaredConventions declared = author->conventions();
+    words.returns_loss = declared.returns_loss;
+    words.scale = declared.scale;
+    words.may_sum_over_cp = declared.weight_gradient == WeightGradientParts::summands &&
+                            !declared.gradient_summed_over_cp;
+  }
+  return words;
+}
+
 bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient) {
   return gradient != "grad_hidden" || grid.sp || grid.tp_rank(static_cast<int>(rank)) == 0;
 }
@@ -122,14 +159,14 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
                            const TrialRecord& record) {
   const Problem& problem = *setup.problem;
   FailureFacts facts;
-  facts.sizes = {scale_sizes(problem, setup.grid), setup.grid.tp, record.valid_tokens,
-                 problem.sequences(), problem.spec.temperature};
-  const auto* foreign = dynamic_cast<const ForeignImplementation*>(setup.implementation.get());
-  if (foreign != nullptr) {
-    const bool has_word = foreign->weight_gradient() == WeightGradientParts::summands;
-    facts.declared = {foreign->declared_scale(), has_word && !foreign->sums_over_cp(),
-                      foreign->scales_loss()};
-  }
+  facts.sizes = {scale_sizes(problem, setup.grid),
+                 setup.grid.tp,
+                 record.valid_tokens,
+                 problem.sequences(),
+                 problem.spec.temperature,
+                 problem.tokens(),
+                 record.padded_tokens,
+                 problem.spec.logit_scale};
   facts.loss = failed_loss(record);
   GradientCollector gradients(setup);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -156,8 +193,10 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
     leave_out(replica.name, facts);
     if (replica.name == "grad_weight") facts.sequences.reset();
   }
-  if (!problem.projection && has_nan(facts)) {
-    facts.minus_inf_rows = minus_inf_rows(problem, *setup.truth);
+  if (has_nan(facts)) {
+    if (!problem.projection) facts.minus_inf_rows = minus_inf_rows(problem, *setup.truth);
+    facts.untrained = untrained_places(setup);
+    facts.has_minus_inf_padding = has_minus_inf_padding(setup);
   }
   return facts;
 }

@@ -15,6 +15,12 @@ namespace lossgrid {
 /// hold the same rows of d hidden, and errors of copies are not independent.
 bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient);
 
+/// Returns the conventions that an implementation declares.
+DeclaredWords declared_words(const LossImplementation& implementation);
+
+/// Returns the places without a trained token, of one TP rank.
+std::vector<PartPlace> untrained_places(const TrialSetup& setup);
+
 /// Collects the facts. `record` has the checks of the trial.
 FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                            const TrialRecord& record);

@@ -311,10 +311,6 @@ TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& r
   }
   if (spec.hidden == 0) add_cost(ComparedCost::traffic, compare_traffic(ranks));
   merge_times(ranks, record);
-  if (judge(facts).status == TrialStatus::failed) {
-    record.explanation =
-        explain(failure_facts(setup, ranks, record), setup.implementation->describe().is_external);
-  }
   return facts;
 }
 

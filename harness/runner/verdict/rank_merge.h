@@ -18,8 +18,8 @@ CheckRecord to_record(const Check& check);
 TrialFacts merge_outputs(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                          TrialRecord& record);
 
-/// Fills checks, invariants, determinism, memory, communication, times, fingerprints and, where
-/// these fail the trial, the explanation of `record`. Returns the facts for its verdict.
+/// Fills checks, invariants, determinism, memory, communication, times and fingerprints of
+/// `record`. Returns the facts for its verdict.
 TrialFacts merge_ranks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                        TrialRecord& record);
 

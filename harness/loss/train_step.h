@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ForeignImplementation`: the part of an implementation of loaded code that reports what its
-// author declares about gradients and factors.
+// Results of a train step of loaded code that reduces over CP and DP by itself: in which form it
+// leaves the gradient of the weight, and what a rank reports beside it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
-
-#include "harness/problem/case/scale_factor.h"
 
 namespace lossgrid {
 
@@ -28,19 +26,6 @@ struct StepReport {
   std::map<std::string, double> metrics;  // which the ranks that report them should have alike
   // Slices of this rank, where the gradient is in slices, of the weight [H, ids of the shard].
   std::vector<ElementRange> held;
-};
-
-class ForeignImplementation {
- public:
-  virtual ~ForeignImplementation() = default;
-
-  virtual WeightGradientParts weight_gradient() const = 0;
-  /// Returns the factor without which loss and gradient are judged.
-  virtual ScaleFactor declared_scale() const = 0;
-  /// True if that is the factor of a loss that the function returns.
-  virtual bool scales_loss() const = 0;
-  /// True if gradient="summed_over_cp" is declared.
-  virtual bool sums_over_cp() const = 0;
 };
 
 }  // namespace lossgrid
