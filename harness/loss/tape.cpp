@@ -211,6 +211,19 @@ Var min(const Var& a, const Var& b) {
   return Tape::record(min(a.enclosure(), b.enclosure()), a, da, b, db);
 }
 
+Var abs(const Var& a) {
+  const Enclosure& x = a.enclosure();
+  if (x.low > 0) return a;
+  if (x.high < 0) return -a;
+  if (x.is_exact()) return Tape::record(abs(x), a, 0.0);
+  const double positive = x.value > 0 ? 1 : x.value < 0 ? 0 : 0.5;
+  const Enclosure share = Tape::straddled(a, a, positive, 0.5);
+  Enclosure sign(2 * share.value - 1);
+  sign.low = 2 * share.low - 1;
+  sign.high = 2 * share.high - 1;
+  return Tape::record(abs(x), a, sign);
+}
+
 Var clamp(const Var& a, double low, double high) {
   const Enclosure& x = a.enclosure();
   if (low <= x.low && x.high <= high) return a;

@@ -24,8 +24,8 @@ namespace lossgrid {
 class Tape;
 
 /// Side of a switch that is taken where an interval straddles it: for a clamp the first is inside,
-/// for max and min the first argument is the result. A tie is inside of a closed clamp, and half of
-/// each argument.
+/// for max and min the first argument is the result, for abs the argument is positive. A tie is
+/// inside of a closed clamp, half of each argument, and 0.
 enum class Side { either, first, second, tie };
 
 /// A number on a tape, or a constant (no tape).
@@ -112,6 +112,8 @@ Var log(const Var& a);
 Var log_sigmoid(const Var& a);
 Var max(const Var& a, const Var& b);
 Var min(const Var& a, const Var& b);
+/// Has the derivative 0 at 0, 1 and -1 on the two sides of it.
+Var abs(const Var& a);
 Var clamp(const Var& a, double low, double high);
 
 /// Returns the same number with no gradient.

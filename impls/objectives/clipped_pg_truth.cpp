@@ -120,7 +120,7 @@ class ClippedPgTruth : public TruthPart {
                              token.row + 1 - batch_.cu_seqlens_padded[i]});
       }
     }
-    return true_selection(options_, tokens, sides_.weight, truth_.branches);
+    return true_selection(options_, tokens, sides_.selection, truth_.branches);
   }
 
   /// Returns 1 / the mean weight of tokens, or of sequences with a valid token. Weights that may be
@@ -156,8 +156,8 @@ class ClippedPgTruth : public TruthPart {
         const Enclosure& selected = selection.tokens[i][k];
         Var loss = actor_.actor_term(token, of_sequence, ratios[i][k], clipped[i][k]);
         if (options_.policy_loss == PolicyLoss::kl_cov) {
-          loss = loss + Var(selected * constant(options_.selecting.ppo_kl_coef)) *
-                            max(token.x - token.p, token.p - token.x);
+          loss = loss +
+                 Var(selected * constant(options_.selecting.ppo_kl_coef)) * abs(token.x - token.p);
         } else if (options_.selects()) {
           loss = Var(opposite(selected)) * loss;
         }
@@ -239,11 +239,13 @@ ObjectiveTruth clipped_pg_truth(const ClippedPgOptions& options, const PackedBat
   };
   TruthState either{options, batch, {}};
   if (!run(either)) return std::move(either.truth);
-  either.truth.grad_sides = gradient_sides([&](const Sides& sides) {
-    TruthState state{options, batch, sides};
-    run(state);
-    return state.truth.grad_logprob;
-  });
+  either.truth.grad_sides = gradient_sides(
+      [&](const Sides& sides) {
+        TruthState state{options, batch, sides};
+        run(state);
+        return state.truth.grad_logprob;
+      },
+      options.selects());
   return std::move(either.truth);
 }
 

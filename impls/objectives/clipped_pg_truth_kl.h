@@ -18,7 +18,7 @@ Number kl_estimate(KlType type, const Number& r) {
     case KlType::k2:
       return Number(0.5) * r * r;
     case KlType::abs:
-      return max(r, -r);
+      return abs(r);
     default:
       return exp(r) - Number(1.0) - r;
   }

@@ -6,12 +6,13 @@
 namespace lossgrid {
 
 std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
-    const std::function<std::vector<Enclosure>(const Sides&)>& gradient) {
+    const std::function<std::vector<Enclosure>(const Sides&)>& gradient, bool selects) {
   std::vector<std::vector<Enclosure>> by_side;
   for (const Side actor : {Side::first, Side::second, Side::tie}) {
     for (const Side kl : {Side::first, Side::second, Side::tie}) {
       for (const Side weight : {Side::first, Side::second}) {
-        by_side.push_back(gradient({actor, kl, weight}));
+        by_side.push_back(gradient({actor, kl, weight, Side::first}));
+        if (selects) by_side.push_back(gradient({actor, kl, weight, Side::second}));
       }
     }
   }

@@ -13,17 +13,18 @@
 namespace lossgrid {
 
 /// Sides of the switches that a truth takes where a number may be on either: of those that the
-/// actor loss, the KL and the importance weights have.
+/// actor loss, the KL, the importance weights with rejections, and the selection of tokens have.
 struct Sides {
   Side actor = Side::either;
   Side kl = Side::either;
   Side weight = Side::either;
+  Side selection = Side::either;
 };
 
-/// Calls gradient(sides), which returns [rows], for every choice of sides. Returns the different
-/// intervals of each row that has more than one.
+/// Calls gradient(sides), which returns [rows], for every choice of sides; of the selection's if it
+/// is `selects`. Returns the different intervals of each row that has more than one.
 std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
-    const std::function<std::vector<Enclosure>(const Sides&)>& gradient);
+    const std::function<std::vector<Enclosure>(const Sides&)>& gradient, bool selects);
 
 /// Returns the same of the gradients that are given, [rows] each.
 std::map<std::int64_t, std::vector<Enclosure>> different_gradients(

@@ -98,7 +98,7 @@ class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerm
       case SampledLoss::score:
         return detach(clamp(d, -most, most)) * logprob;
       case SampledLoss::abs:
-        return clamp(max(d, -d), -most, most);
+        return clamp(abs(d), -most, most);
       case SampledLoss::k2:
         return clamp(0.5 * d * d, -most, most);
       default:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Derivatives at switches: maxima, minima and clamps.
+#include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -88,6 +89,40 @@ TEST(TapeSwitches, AStraddlingClampHoldsBothSides) {
   const Enclosure scaled = derivative(tape, 3.0 * clamp(x, 0, 0.875), x);
   EXPECT_TRUE(scaled.contains(0) && scaled.contains(3));
   EXPECT_LT(scaled.radius(), 3.001);
+}
+
+TEST(TapeSwitches, AnAbsoluteValueHasTheSignAsItsDerivative) {
+  Tape tape;
+  const Var positive = tape.variable(Enclosure::around(1, 0.25));
+  expect_exactly(derivative(tape, abs(positive), positive), 1);
+  const Var negative = tape.variable(Enclosure::around(-1, 0.25));
+  expect_enclosure(abs(negative).enclosure(), 1, 0.75, 1.25);
+  expect_exactly(derivative(tape, abs(negative), negative), -1);
+  const Var zero = tape.variable(0.0);
+  expect_exactly(derivative(tape, abs(zero), zero), 0);
+  EXPECT_FALSE(tape.straddles());
+}
+
+// Not max(x, -x), whose arguments have the same interval around 0 and are not one number.
+TEST(TapeSwitches, AnAbsoluteValueAroundZeroHasThreeDerivatives) {
+  struct Slope {
+    Side side;
+    double derivative;
+  };
+  for (const double value : {0.0, 0.125, -0.125}) {
+    for (const Slope& want :
+         {Slope{Side::first, 1}, Slope{Side::second, -1}, Slope{Side::tie, 0}}) {
+      Tape tape;
+      tape.take_side(want.side);
+      const Var x = tape.variable(Enclosure::around(value, 0.25));
+      expect_exactly(derivative(tape, abs(x), x), want.derivative);
+      EXPECT_TRUE(tape.straddles());
+    }
+    Tape tape;
+    const Var x = tape.variable(Enclosure::around(value, 0.25));
+    expect_enclosure(derivative(tape, abs(x), x), value > 0 ? 1 : value < 0 ? -1 : 0, -1, 1);
+    expect_enclosure(abs(x).enclosure(), std::abs(value), 0, std::abs(value) + 0.25);
+  }
 }
 
 TEST(TapeSwitches, ABranchNotTakenPassesNothingOn) {
