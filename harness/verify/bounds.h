@@ -64,9 +64,16 @@
 // g lies within radius(g) of its truth (enclosure.h), and |g| is the largest absolute value there.
 // e_i bounds the error of a logit that implementations make themselves (LogitsSource::read_errors);
 // it is 0 for a given logit. The terms with e are the derivatives of lp, H, L, M and p by the
-// logits. No bound is below the smallest normal float32 times max(1, size), with the size |g|, or
-// |g| + |l| + |m'| + |h| (H + 88) with row terms: vanishing probabilities underflow, and where p
-// does |ln p| p is at most 88 times as large.
+// logits.
+//
+// To every bound f, the smallest normal float32, is added: smaller numbers may count as 0. In the
+// gradient that may be a probability, its product with g, or the result, all below 2 f then
+// (vanishing.h). The error is the truth of the element, at most 2 f max(1, size) and what the
+// number was off by before it vanished, so that both add up. The size is |g|, or |g| + |l| + |m'| +
+// |h| (H
+// + 88) with row terms: where p is below f, |ln p| p is at most 88 times as large. By a slope dz /
+// dx (input_column.h) a probability and its product with g are multiplied after they vanished, but
+// not the result: 2 f max(1, slope max(1, size)).
 //
 // All bounds are finite for finite logits, up to the largest float64: u32 multiplies m, ln s and
 // |x - m| before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a
@@ -79,10 +86,9 @@
 
 #include "harness/core/dtype.h"
 #include "harness/verify/truth.h"
+#include "harness/verify/vanishing.h"
 
 namespace lossgrid {
-
-inline constexpr double kSmallestNormalF32 = std::numeric_limits<float>::min();
 
 /// Returns 4 u32 |m + ln s|.
 inline double log_sum_exp_rounding(const RowTruth& row) {
@@ -104,8 +110,8 @@ inline double positive_logprob_bound(const RowTruth& row, int serial_adds) {
   const double u4 = 4 * unit_roundoff(DType::f32);
   const double b = u4 * (8 + row.spread + std::abs(std::log(row.sum))) +
                    u4 * std::abs(row.target_logit - row.max) + u4 * std::abs(row.logprob);
-  return std::max(kSmallestNormalF32,
-                  b + unit_roundoff(DType::f32) * serial_adds + row.target_error + row.mean_error);
+  return kSmallestNormalF32 + b + unit_roundoff(DType::f32) * serial_adds + row.target_error +
+         row.mean_error;
 }
 
 /// Returns the bound of lp; 0 for a target of probability 0, whose log-probability is -inf, or 0
@@ -122,16 +128,16 @@ inline double entropy_bound(const RowTruth& row, int serial_adds) {
   const double b =
       8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum) + std::abs(row.entropy());
   const double of_reading = row.reads_as_float32 ? log_sum_exp_rounding(row) : 0.0;
-  return std::max(kSmallestNormalF32, u32 * (4 * b + (1 + row.spread) * serial_adds) +
-                                          (1 + row.spread) * of_reading + row.entropy_error);
+  return kSmallestNormalF32 + u32 * (4 * b + (1 + row.spread) * serial_adds) +
+         (1 + row.spread) * of_reading + row.entropy_error;
 }
 
 /// Returns the bound of the one logit of a head without a vocabulary, which is its L: exp(0) = 1
 /// and ln 1 = 0 in every library. Kernels may read denormal numbers as zero.
 inline double single_logit_bound(const RowTruth& row) {
   const double u32 = unit_roundoff(DType::f32);
-  return std::max(kSmallestNormalF32,
-                  (row.reads_as_float32 ? u32 * std::abs(row.max) : 0.0) + row.mean_error);
+  return kSmallestNormalF32 + (row.reads_as_float32 ? u32 * std::abs(row.max) : 0.0) +
+         row.mean_error;
 }
 
 /// Returns the bound of L.
@@ -140,7 +146,7 @@ inline double logsumexp_bound(const RowTruth& row, int serial_adds) {
   const double u4 = 4 * unit_roundoff(DType::f32);
   const double b =
       u4 * (8 + row.spread + std::abs(std::log(row.sum))) + u4 * std::abs(row.logsumexp());
-  return std::max(kSmallestNormalF32, b + unit_roundoff(DType::f32) * serial_adds + row.mean_error);
+  return kSmallestNormalF32 + b + unit_roundoff(DType::f32) * serial_adds + row.mean_error;
 }
 
 /// Returns the bound of M.
@@ -149,21 +155,21 @@ inline double mean_logprob_bound(const RowTruth& row, int serial_adds) {
   const double b = 4 * u32 * (8 + std::abs(std::log(row.sum))) + 4 * u32 * row.mean_distance +
                    4 * u32 * std::abs(row.mean_logprob());
   const double of_adds = u32 * serial_adds + u32 * row.mean_distance * serial_adds;
-  return std::max(kSmallestNormalF32,
-                  b + of_adds + row.finite_share() * offset_rounding(row) + row.mean_logprob_error);
+  return kSmallestNormalF32 + b + of_adds + row.finite_share() * offset_rounding(row) +
+         row.mean_logprob_error;
 }
 
 /// Returns the bound of D (divergence_truth.h); 0 for an infinite one or none.
 inline double divergence_bound(const RowTruth& row, int serial_adds) {
   if (!std::isfinite(row.divergence->value)) return 0;
-  return std::max(kSmallestNormalF32, row.divergence->value_error.at(serial_adds));
+  return kSmallestNormalF32 + row.divergence->value_error.at(serial_adds);
 }
 
 /// Returns the bound of the smallest or the largest logit `x` of a row, as float32. These are exact
 /// except for float64 logits and for denormal numbers, which kernels may read as zero.
 inline double range_bound(const RowTruth& row, double x, DType logits) {
   const double rounding = logits == DType::f64 ? unit_roundoff(DType::f32) * std::abs(x) : 0.0;
-  return std::max(kSmallestNormalF32, rounding + row.range_error);
+  return kSmallestNormalF32 + rounding + row.range_error;
 }
 
 /// Returns the bound of P.
@@ -172,8 +178,8 @@ inline double sum_p2_bound(const RowTruth& row, int serial_adds) {
   const double p2 = row.sum_p2();
   const double of_distances = row.spread / row.sum;
   const double b = 8 * p2 + 2 * of_distances + 2 * p2 * (row.spread + std::abs(std::log(row.sum)));
-  return std::max(kSmallestNormalF32, u32 * (4 * b + 3 * p2 * serial_adds) +
-                                          2 * p2 * offset_rounding(row) + row.sum_p2_error);
+  return kSmallestNormalF32 + u32 * (4 * b + 3 * p2 * serial_adds) + 2 * p2 * offset_rounding(row) +
+         row.sum_p2_error;
 }
 
 /// Returns the bound of the mean logit.
@@ -182,7 +188,7 @@ inline double mean_logit_bound(const RowTruth& row, int serial_adds) {
   const double distance = row.mean_distance / row.finite_share();
   const double b = 4 * u32 * 8 + 4 * u32 * distance + 4 * u32 * std::abs(row.mean_logit());
   const double of_adds = u32 * serial_adds + u32 * distance * serial_adds;
-  return std::max(kSmallestNormalF32, b + of_adds + row.mean_logit_error);
+  return kSmallestNormalF32 + b + of_adds + row.mean_logit_error;
 }
 
 /// Returns the bound of a row term. `logits`: dtype of the logits.
@@ -229,7 +235,7 @@ class GradientBound {
     double radius;      // of g
     double max;         // m
     double row_term;    // u32 (4 (8 + |ln s|) + d) + r
-    double floor;
+    double floor;       // 2 f max(1, size)
   };
 
   GradientBound(const RowTruth& row, const RowGradientTruth& gradient, DType out, int serial_adds)
@@ -240,7 +246,7 @@ class GradientBound {
              row.max,
              unit_roundoff(DType::f32) * (4 * (8 + std::abs(std::log(row.sum))) + serial_adds) +
                  offset_rounding(row),
-             kSmallestNormalF32 * std::max(1.0, gradient_size(row, gradient))},
+             kVanishingF32 * std::max(1.0, gradient_size(row, gradient))},
         has_terms_(!gradient.logprob_alone()),
         terms_{{},
                {},
@@ -269,12 +275,17 @@ class GradientBound {
   /// Returns the error that the computation before it may add, for a column with logit x and
   /// probability p. `logit_error`: e_i; 0 for given logits.
   double computation(double x, double p, bool is_target, double logit_error = 0) const {
+    return row_.floor + roundings(x, p, is_target, logit_error);
+  }
+
+  /// Returns the part of computation() that is not the floor.
+  double roundings(double x, double p, bool is_target, double logit_error) const {
     const double u4 = 4 * unit_roundoff(DType::f32);
     const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
-    const double roundings =
+    const double relative =
         p * (row_.row_term + u4 * distance) + u4 * std::abs(p - (is_target ? 1.0 : 0.0));
-    const double of_logprob = times(row_.largest, roundings + p * (logit_error + row_.mean_error));
-    return std::max(row_.floor, has_terms_ ? of_logprob + of_terms(x, p, logit_error) : of_logprob);
+    const double of_logprob = times(row_.largest, relative + p * (logit_error + row_.mean_error));
+    return has_terms_ ? of_logprob + of_terms(x, p, logit_error) : of_logprob;
   }
 
   /// Returns the error that the intervals of d loss / d numbers may add: in one direction for all

@@ -70,9 +70,10 @@ DivergenceColumn clamped_column(const DivergenceTruth& truth, const Enclosure& g
                  at.q_left * at.q_error.at(serial_adds) +
                  kU4 * (truth.of_student * at.p + at.q_left);
   if (at.straddles(serial_adds)) error += at.q * (1 + at.q_error.at(serial_adds));
-  return {times(gradient.value, direction),
-          std::max(kSmallestNormalFloat * std::max(1.0, largest), times(largest, error)),
-          times(gradient.radius(), std::abs(direction))};
+  return {.want = times(gradient.value, direction),
+          .roundings = times(largest, error),
+          .floor = kVanishingF32 * std::max(1.0, largest),
+          .objective = times(gradient.radius(), std::abs(direction))};
 }
 
 }  // namespace lossgrid

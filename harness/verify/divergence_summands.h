@@ -3,15 +3,15 @@
 // Of the sources beside it alone.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "harness/core/dtype.h"
 #include "harness/verify/divergence_truth.h"
+#include "harness/verify/vanishing.h"
 
 namespace lossgrid {
 
-inline constexpr double kSmallestNormalFloat = std::numeric_limits<float>::min();
 /// Four roundings of float32.
 inline const double kU4 = 4 * unit_roundoff(DType::f32);
 
@@ -33,7 +33,7 @@ inline void add_summand(double w, double l, const ChainBound& w_error, const Cha
   error.add(w * std::abs(l), w_error);
   error.add(w, l_error);
   error.fixed += w * kU4 * std::abs(l);
-  if (w < kSmallestNormalFloat) error.fixed += kSmallestNormalFloat * std::abs(l);
+  error.fixed += std::min(w, kVanishingF32) * std::abs(l);
   error.per_add += w * std::abs(l) * unit_roundoff(DType::f32);
 }
 

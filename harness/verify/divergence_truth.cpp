@@ -331,8 +331,8 @@ DivergenceColumn divergence_column(const DivergenceTruth& truth, const Enclosure
   }
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
   column.want = times(gradient.value, direction);
-  column.computation =
-      std::max(kSmallestNormalFloat * std::max(1.0, largest * underflow), times(largest, error));
+  column.roundings = times(largest, error);
+  column.floor = kVanishingF32 * std::max(1.0, largest * underflow);
   column.objective = times(gradient.radius(), std::abs(direction));
   return column;
 }

@@ -16,9 +16,9 @@
 // where it is allowed (bounds.h): with float64 logits, which may be read as float32, and with a
 // declared log-sum-exp in float32. A sum over w_v l_v, with w one of the distributions and l a
 // difference of logarithms, has the errors of its summands and of its chain of d additions:
-//   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l| + sum over w < f of f |l|
+//   sum w (D_w |l| + error of l + u32 4 |l|) + u32 d sum w |l| + sum min(w, 2 f) |l|
 // and a gradient those of its factors, with one rounding for each product. f is the smallest normal
-// float32: a probability below it may count as 0, whatever it is multiplied by.
+// float32: a probability below 2 f may count as 0 (vanishing.h), whatever it is multiplied by.
 //
 // The error of ln p - ln q is at most D + D'. That of ln(p / m) is less, since m is made of p and
 // q: with x the share b q / m of q in m it is
@@ -139,8 +139,11 @@ DivergenceTruth divergence_truth(const Divergence& divergence, const DistilledLo
 /// interval of d loss / d D.
 struct DivergenceColumn {
   double want = 0;
-  double computation = 0;
+  double roundings = 0;
+  double floor = 0;  // of numbers that vanish (bounds.h)
   double objective = 0;
+
+  double computation() const { return floor + roundings; }
 };
 
 /// Returns the element of a row that has a gradient. `gradient`: d loss / d D.

@@ -96,7 +96,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     const auto objective = hn::Mul(radius, p);
     const auto rounding = hn::Mul(u_out, hn::Add(size, objective));
     const auto roundings = hn::Mul(largest, hn::MulAdd(u4, distance, row_term));
-    const auto computation = hn::Max(floor, hn::Mul(p, hn::Add(roundings, made)));
+    const auto computation = hn::MulAdd(p, hn::Add(roundings, made), floor);
     const auto own = hn::Add(rounding, computation);
     // False for a NaN.
     const auto fine =

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -81,6 +82,7 @@ class GradientRowSums {
   void add(double dz, double tau, const float* factor) {
     add_products(dz, tau, factor, static_cast<std::int64_t>(want_.size()), want_.data(),
                  squares_.data(), magnitude_.data(), radius_.data());
+    if (dz != 0) vanishing_ += std::numeric_limits<float>::min();
     const double rounded = round_to(DType::bf16, dz);
     for (std::size_t k = 0; k < rounded_.size(); ++k) rounded_[k] += rounded * factor[k];
   }
@@ -94,7 +96,7 @@ class GradientRowSums {
       rows.want[at + k] = want_[k] / temperature;
       rows.spread[at + k] = std::sqrt(squares_[k]) / temperature;
       rows.magnitude[at + k] = magnitude_[k] / temperature;
-      rows.radius[at + k] = radius_[k] / temperature;
+      rows.radius[at + k] = (radius_[k] + vanishing_) / temperature;
     }
     for (std::size_t k = 0; k < rounded_.size(); ++k) {
       rows.rounded[at + k] = rounded_[k] / temperature;
@@ -111,6 +113,7 @@ class GradientRowSums {
   std::vector<double> radius_;
   std::vector<double> rounded_;
   RoundingSums roundings_;
+  double vanishing_ = 0;  // of products below the smallest normal float32
 };
 
 }  // namespace lossgrid

@@ -4,7 +4,9 @@
 // error of its own (logit_transform.h). Without a transform both are the same numbers.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -19,6 +21,7 @@ struct InputColumn {
   double computation = 0;  // error before the rounding of the result
   double objective = 0;    // error by the intervals of d loss / d numbers
   double rounding = 0;     // error by the rounding of the result
+  double shared = 0;       // part of `computation` that is alike in all rows
 
   double bound() const { return rounding + computation + objective; }
 };
@@ -45,6 +48,12 @@ inline double error_of_slope(double slope_error, double dz) {
   return slope_error == 0 ? 0.0 : slope_error * std::abs(dz);
 }
 
+/// Returns the error by x of numbers that vanish (bounds.h), from that by z; 0 where nothing has a
+/// gradient.
+inline double floor_by_x(double slope, double by_z) {
+  return by_z == 0 || slope == 0 ? 0.0 : std::max(kVanishingF32, slope * by_z);
+}
+
 /// Columns of a row's divergence from a teacher for the ids of a shard; none without a teacher.
 class DivergenceColumns {
  public:
@@ -59,6 +68,12 @@ class DivergenceColumns {
   }
 
   bool is_any() const { return truth_.has_value(); }
+  /// True if a logit of the teacher is beyond the largest float32, which may stand for it.
+  bool overflows() const {
+    return std::any_of(teacher_.begin(), teacher_.end(), [](double z) {
+      return std::isfinite(z) && std::abs(z) > std::numeric_limits<float>::max();
+    });
+  }
   /// True if the columns of the row add up to 0.
   bool adds_up() const { return !truth_ || truth_->gradient_adds_up(); }
 
@@ -89,7 +104,8 @@ inline InputColumn input_column(const GradientBound& bound, const LogitGradient&
   InputColumn column;
   column.want = given_want != nullptr ? *given_want : slope * by_z;
   column.computation =
-      slope * (bound.computation(z, p, is_target, error) + distilled.computation) +
+      floor_by_x(slope, bound.row().floor + distilled.floor) +
+      slope * (bound.roundings(z, p, is_target, error) + distilled.roundings) +
       error_of_slope(transform.row.slope_error(z, error) + transform.slope_error * slope, by_z);
   column.objective = slope * (bound.objective(z, p, is_target) + distilled.objective);
   column.rounding = bound.row().u_out * (std::abs(column.want) + column.objective);

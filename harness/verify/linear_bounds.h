@@ -19,6 +19,9 @@
 //     deviations. A buffer that held `before` and is added to `adds` times is rounded as often;
 //   + radius
 //     error of every dz, in one direction, by float32 logits, statistics and d loss / d logprob;
+//     The roundings above are of what is computed, which the radius is a part of: it counts with
+//     K (u_out + u_g + u_part sqrt(parts)) + u32 (4 + 3 sqrt(n + adds)) of itself besides. Where a
+//     row may be on the other side of a switch, the radius is as large as |want|, or |want| is 0;
 //   + K logit_rounding, for logits that are declared to be rounded;
 //   + K u_part sqrt(parts) (spread + |want|), for more than one part of d weight that are declared
 //     to be rounded, each with the sum so far.
@@ -31,8 +34,9 @@
 // of one rounding are at most u |x| and spread evenly below that: their mean square is
 // (u x)^2 / 3 at most, and the mean square of n independent ones is within three deviations of
 // that, 3 sqrt(2 / n). Where d weight is rounded once, the block is held to this smaller number,
-// with the effective number of its rows as n. The bound is never below the smallest normal float32
-// times max(1, largest |d loss / d logprob|), or the size of bounds.h with row terms.
+// with the effective number of its rows as n. To all bounds twice the smallest normal float32 is
+// added, times max(1, largest |d loss / d logprob|), or the size of bounds.h with row terms; each
+// of the n products may be below it, too, and counts in the radius.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +66,7 @@ class LinearBound {
           std::max(largest, gradient.logprob_alone() ? std::abs(gradient.logprob.value)
                                                      : gradient_size(truth.rows[t], gradient));
     }
-    floor_ = kSmallestNormalF32 * largest;
+    floor_ = kVanishingF32 * largest;
   }
 
   static LinearBound of_weight(const Truth& truth, const DeclaredRoundings& declared) {
@@ -92,6 +96,13 @@ class LinearBound {
                             (rows.spread[at] + std::abs(rows.want[at])) +
                         std::sqrt(adds_) * std::abs(before);
     return unit_roundoff(DType::f32) * (4 * (rows.magnitude[at] + std::abs(before)) + 3 * sums);
+  }
+
+  /// Returns the line of the radius.
+  double radius(const LinearRows& rows, std::size_t at) const {
+    const double of_sum = 4 + 3 * std::sqrt(static_cast<double>(rows.terms) + adds_);
+    return rows.radius[at] * (1 + kDeviations * (u_out_ + u_grad_logits_ + u_parts_) +
+                              unit_roundoff(DType::f32) * of_sum);
   }
 
   /// Returns the error by roundings of logits; that of one logit changes all elements of a row.
@@ -124,9 +135,8 @@ class LinearBound {
 
   /// Returns the sum of the other lines.
   double common(const LinearRows& rows, std::size_t at, double before) const {
-    return std::max(floor_, std::abs(baseline(rows, at) - rows.want[at]) +
-                                products(rows, at, before) + rows.radius[at] +
-                                kDeviations * logits(rows, at));
+    return floor_ + std::abs(baseline(rows, at) - rows.want[at]) + products(rows, at, before) +
+           radius(rows, at) + kDeviations * logits(rows, at);
   }
 
   /// Returns the bound around `want`: the truth, or the result of another program.

@@ -105,7 +105,7 @@ class RowComparison {
     row_rounding_ += logits * std::abs(want);
     findings_.bias.add_element(out_, value, want, bound_.baseline(rows_, at),
                                products + parts + logits,
-                               std::max(bound_.floor(), rows_.radius[at]));
+                               bound_.floor() + bound_.radius(rows_, at));
   }
 
   const LinearRows& rows_;

@@ -88,10 +88,11 @@ class GradientReader {
       dz[v] += divergence.want;
       const double slope = transform.slope(z[v]);
       const double of_slope = error_of_slope(transform.slope_error(z[v], tau[v]), dz[v]);
-      const double of_dz = bounds_[k].computation(z[v], p[v], is_target, tau[v]) +
-                           bounds_[k].objective(z[v], p[v], is_target) + divergence.computation +
+      const double of_dz = bounds_[k].roundings(z[v], p[v], is_target, tau[v]) +
+                           bounds_[k].objective(z[v], p[v], is_target) + divergence.roundings +
                            divergence.objective;
-      tau[v] = std::min(kLargestTau, slope * of_dz + of_slope);
+      const double floor = floor_by_x(slope, bounds_[k].row().floor + divergence.floor);
+      tau[v] = std::min(kLargestTau, floor + slope * of_dz + of_slope);
       dz[v] *= slope;
       if (!rounding.empty()) rounding[v] *= slope * slope;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/output_checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -56,6 +57,18 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
 
 namespace {
 
+/// Compares with the interval of a number, `rounding` wider. Where the number is infinite and
+/// finite results are right as well, no error has a meaning: nothing is beyond but what the
+/// interval lacks.
+void add_number(const Enclosure& want, double got, double rounding, std::int64_t rank,
+                Check& check) {
+  if (std::isinf(want.value) && !want.is_exact()) {
+    check.add(got, std::clamp(got, want.low, want.high), 0, {rank});
+  } else {
+    check.add(got, want.value, want.radius() + rounding, {rank});
+  }
+}
+
 void check_metric(const MetricTruth& want, const Metric& got, std::int64_t rank, Check& check) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::optional<Enclosure> truth = want.value();
@@ -66,8 +79,8 @@ void check_metric(const MetricTruth& want, const Metric& got, std::int64_t rank,
   }
   if (!truth) return;
   const bool exact = want.reduction == Reduction::count || want.reduction == Reduction::global;
-  const double rounding = unit_roundoff(DType::f32) * std::abs(truth->value);
-  check.add(*value, truth->value, exact ? 0.0 : truth->radius() + rounding, {rank});
+  if (exact) return check.add(*value, truth->value, 0, {rank});
+  add_number(*truth, *value, unit_roundoff(DType::f32) * std::abs(truth->value), rank, check);
 }
 
 }  // namespace
@@ -79,8 +92,7 @@ std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResu
   std::vector<Check> checks;
   if (outputs.loss) {
     checks.emplace_back("loss");
-    checks[0].add(got.loss, truth.loss.value,
-                  truth.loss.radius() + declared.loss * std::abs(truth.loss.value), {rank});
+    add_number(truth.loss, got.loss, declared.loss * std::abs(truth.loss.value), rank, checks[0]);
   }
   for (const auto& [name, want] : truth.metrics) {
     if (!outputs.has_metric(name)) continue;

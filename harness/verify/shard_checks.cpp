@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "harness/core/clock.h"
 #include "harness/core/stage_clock.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/verify/bounds.h"
 #include "harness/verify/gradient_columns.h"
-#include "harness/verify/gradient_side.h"
 #include "harness/verify/input_column.h"
 #include "harness/verify/logit_gradient.h"
 #include "harness/verify/unwritten.h"
@@ -111,11 +112,12 @@ class GradientComparison {
     const RowPlace& place;
     const T* got;
     const RowTruth& truth;
-    const RowGradientTruth& grad;
+    RowGradientTruth grad;
     LogitGradient gradient;
     GradientBound bound;
     InputTransform transform;
     DivergenceColumns divergence;
+    bool teacher_overflows;
     std::int64_t target;  // column, also beyond this shard
   };
 
@@ -135,24 +137,12 @@ class GradientComparison {
     const std::int64_t start = steady_clock_ns();
     problem_.logits->read(place.row, shard_.begin, std::span<double>(logits_));
     reading_ns_ += steady_clock_ns() - start;
-    const RowTruth& truth = truth_.rows[place.row];
-    const RowGradientTruth grad = gradient_of(place.row, got);
-    const TrainedRow<T> row{
-        place,
-        got,
-        truth,
-        grad,
-        LogitGradient(truth, grad),
-        GradientBound(truth, grad, problem_.spec.dtype, serial_adds_),
-        input_transform(problem_, truth, place.row),
-        DivergenceColumns(problem_, truth, grad.terms[RowTerm::divergence], place.row, shard_.begin,
-                          shard_.valid(), serial_adds_),
-        truth.target - shard_.begin};
+    const TrainedRow<T> row = trained_row(place, got);
     if (row.bound.is_unbounded()) return compare_unbounded_row(row);
     if (problem_.untransformed != nullptr || !row.divergence.adds_up()) {
       return compare_row_of_any_sum(row);
     }
-    if (!grad.logprob_alone()) return compare_row_with_terms(row);
+    if (!row.grad.logprob_alone()) return compare_row_with_terms(row);
     GradientColumnSums sums;
     const std::int64_t end = shard_.valid();
     const bool owns = row.target >= 0 && row.target < end;
@@ -168,7 +158,7 @@ class GradientComparison {
     bias.rounded_truth += sums.rounded_truth;
     bias.truth_squared += sums.truth_squared;
     // The sum of |truth| is at most 2 |g|.
-    finish_row(row, sums, 2 * std::abs(grad.logprob.value));
+    finish_row(row, sums, 2 * std::abs(row.grad.logprob.value));
   }
 
   /// Compares a row whose loss depends on row terms, element by element.
@@ -206,32 +196,62 @@ class GradientComparison {
   void finish_row(const TrainedRow<T>& row, const GradientColumnSums& sums, double magnitude) {
     BiasSums& bias = row_bias_.back();
     // Underflow is alike in all rows.
-    bias.shared += sums.shared + row.bound.row().floor * magnitude;
+    bias.shared +=
+        sums.shared + floor_by_x(row.transform.row.factor, row.bound.row().floor) * magnitude;
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
     findings_.row_sums.back() = sums.values;
     findings_.row_sum_bounds.back() = sums.bounds;
   }
 
-  /// Returns the intervals of d loss / d numbers; that of the log-probability, or of the value, on
-  /// the side that `got` is on if there are more.
+  /// Returns the row with the intervals of d loss / d numbers. Of several sides of a switch, that
+  /// of the log-probability, or of the value, is the one with which the worst element of `got` uses
+  /// the least of its bound.
   template <typename T>
-  RowGradientTruth gradient_of(std::int64_t row, const T* got) const {
-    RowGradientTruth gradient = truth_.objective.gradient(row);
-    const auto sides = truth_.objective.grad_sides.find(row);
-    if (sides == truth_.objective.grad_sides.end()) return gradient;
-    std::vector<double> values(logits_.size());
-    const TrueRowTransform transform = problem_.transform_of_row(row);
-    for (std::size_t v = 0; v < values.size(); ++v) {
-      const double slope = transform.slope(logits_[v]);
-      values[v] = slope > 0 ? static_cast<double>(got[v]) / slope : 0.0;  // by z
+  TrainedRow<T> trained_row(const RowPlace& place, const T* got) const {
+    const RowGradientTruth gradient = truth_.objective.gradient(place.row);
+    const auto sides = truth_.objective.grad_sides.find(place.row);
+    if (sides == truth_.objective.grad_sides.end()) return row_with(place, got, gradient);
+    std::optional<TrainedRow<T>> best;
+    double least = 0;
+    for (const Enclosure& side : sides->second) {
+      RowGradientTruth of_side = gradient;
+      const bool is_value = problem_.spec.head != Head::lm;  // the one logit
+      (is_value ? of_side.terms[RowTerm::logsumexp] : of_side.logprob) = side;
+      TrainedRow<T> row = row_with(place, got, of_side);
+      const double ratio = worst_ratio(row);
+      if (best && !(ratio < least)) continue;
+      best.emplace(std::move(row));
+      least = ratio;
     }
-    if (problem_.spec.head != Head::lm) {  // one logit, which is the value
-      gradient.terms[RowTerm::logsumexp] = nearest_side(sides->second, values[0]);
-      return gradient;
+    return *std::move(best);
+  }
+
+  template <typename T>
+  TrainedRow<T> row_with(const RowPlace& place, const T* got,
+                         const RowGradientTruth& gradient) const {
+    const RowTruth& truth = truth_.rows[place.row];
+    const DivergenceColumns divergence(problem_, truth, gradient.terms[RowTerm::divergence],
+                                       place.row, shard_.begin, shard_.valid(), serial_adds_);
+    return {place,
+            got,
+            truth,
+            gradient,
+            LogitGradient(truth, gradient),
+            GradientBound(truth, gradient, problem_.spec.dtype, serial_adds_),
+            input_transform(problem_, truth, place.row),
+            divergence,
+            divergence.overflows(),
+            truth.target - shard_.begin};
+  }
+
+  template <typename T>
+  double worst_ratio(const TrainedRow<T>& row) const {
+    Check elements;
+    for (std::int64_t v = 0; v < shard_.valid(); ++v) {
+      const InputColumn column = column_of(row, v).truth;
+      elements.add(static_cast<double>(row.got[v]), column.want, column.bound(), {});
     }
-    gradient.logprob =
-        gradient_side(sides->second, truth_.rows[row], gradient, shard_.begin, logits_, values);
-    return gradient;
+    return elements.ratio();
   }
 
   /// Compares element by element. Neither the sum of the row nor its part in the bias has a bound.
@@ -273,6 +293,9 @@ class GradientComparison {
     }
     column.truth = input_column(row.bound, row.gradient, row.transform, logit, column.p,
                                 v == row.target, nullptr, &divergence);
+    if (row.teacher_overflows) {
+      column.truth.shared = row.transform.row.slope(logit) * divergence.roundings;
+    }
     return column;
   }
 
@@ -293,7 +316,7 @@ class GradientComparison {
     sums.bounds += truth.rounding + truth.computation;
     sums.computation_times_truth += truth.computation * std::abs(truth.want);
     row_bias_.back().add_element(problem_.spec.dtype, value, truth.want, truth.want,
-                                 truth.computation, truth.objective);
+                                 truth.computation, truth.objective + truth.shared);
     return column;
   }
 

@@ -99,10 +99,23 @@ void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int6
   }
 }
 
+namespace {
+
+/// Adds to errors[k] how far logits[k] is beyond the largest float32, which may stand for it.
+void add_overflow(std::span<const double> logits, std::span<double> errors) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    if (std::isfinite(logits[k])) errors[k] += std::max(0.0, std::abs(logits[k]) - kLargest);
+  }
+}
+
+}  // namespace
+
 void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t begin,
                       std::span<double> logits, std::span<double> errors) {
   problem.teacher->read(token, begin, logits);
   read_logit_errors(*problem.teacher, token, begin, logits, errors);
+  add_overflow(logits, errors);
 }
 
 namespace {
@@ -117,6 +130,7 @@ DivergenceTruth divergence_of_row(const Problem& problem, std::int64_t token,
   for (std::size_t v = 0; v < errors.size(); ++v) {
     if (std::isinf(student[v])) errors[v] = 0;
   }
+  add_overflow(student, errors);
   read_teacher_row(problem, token, 0, teacher, teacher_errors);
   return divergence_truth(divergence, {student, teacher, errors, teacher_errors},
                           row.reads_as_float32 || row.rounds_log_sum_exp);

@@ -64,7 +64,7 @@ void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int6
                        std::span<const double> logits, std::span<double> errors);
 
 /// Reads the logits of a teacher for ids begin .. begin + logits.size() in row `token`, and the
-/// bounds of their errors.
+/// bounds of their errors: beyond the largest float32, that number may stand for a logit.
 void read_teacher_row(const Problem& problem, std::int64_t token, std::int64_t begin,
                       std::span<double> logits, std::span<double> errors);
 

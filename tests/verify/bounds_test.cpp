@@ -175,7 +175,7 @@ TEST(Bounds, AnUnboundedGradientIsNoNanWhereThereIsNoProbability) {
   const RowTruth row = row_truth(std::vector<double>{0.0, -2000.0}, 0);
   const GradientBound bound(row, Enclosure::around(1, HUGE_VAL), DType::f32, 12);
   EXPECT_TRUE(bound.is_unbounded());
-  EXPECT_EQ(bound.computation(-2000, 0, false), kSmallestNormalF32);
+  EXPECT_EQ(bound.computation(-2000, 0, false), kVanishingF32);
   EXPECT_EQ(bound.objective(-2000, 0, false), 0);
   EXPECT_EQ(bound.computation(0, 1, true), HUGE_VAL);
   EXPECT_FALSE(GradientBound(row, Enclosure::around(1, 2), DType::f32, 12).is_unbounded());

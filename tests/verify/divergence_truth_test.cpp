@@ -155,7 +155,7 @@ TEST(DivergenceTruth, OfDisjointRowsIsBoundedForAMixtureAlone) {
   for (std::size_t v = 0; v < 4; ++v) {
     const DivergenceColumn column = forward.column(v, Enclosure::around(1, 1e-3));
     EXPECT_EQ(column.want, want[v]);
-    EXPECT_LT(column.computation, 1e-4);
+    EXPECT_LT(column.computation(), 1e-4);
     EXPECT_NEAR(column.objective, want[v] * 1e-3, 1e-15);
   }
   const TrueRow reverse({Kind::reverse}, student, teacher);

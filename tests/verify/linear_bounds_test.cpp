@@ -37,9 +37,11 @@ TEST(LinearBound, InFloat32) {
   EXPECT_DOUBLE_EQ(bound.independent(rows, 0, rows.want[0]), kU32 * (0.25 + 0.5));
   const double products = kU32 * (4 * 3 + 3 * 4 * (0.5 + 0.25));
   EXPECT_DOUBLE_EQ(bound.products(rows, 0, 0), products);
-  EXPECT_DOUBLE_EQ(bound.common(rows, 0, 0), products + 1e-4);
-  EXPECT_DOUBLE_EQ(bound.element(rows, 0, -0.25, 0), 3 * kU32 * 0.75 + products + 1e-4);
-  EXPECT_DOUBLE_EQ(bound.element(rows, 0, 2.5, 0), 3 * kU32 * 3.0 + products + 1e-4);
+  EXPECT_DOUBLE_EQ(bound.common(rows, 0, 0), products + bound.radius(rows, 0));
+  EXPECT_DOUBLE_EQ(bound.element(rows, 0, -0.25, 0),
+                   3 * kU32 * 0.75 + products + bound.radius(rows, 0));
+  EXPECT_DOUBLE_EQ(bound.element(rows, 0, 2.5, 0),
+                   3 * kU32 * 3.0 + products + bound.radius(rows, 0));
 }
 
 TEST(LinearBound, InBf16KnowsWhatRoundingAdds) {
@@ -47,13 +49,27 @@ TEST(LinearBound, InBf16KnowsWhatRoundingAdds) {
   LinearRows rows = one_element();
   EXPECT_EQ(bound.baseline(rows, 0), -0.2505);
   EXPECT_DOUBLE_EQ(bound.independent(rows, 0, -0.25), kU16 * 0.75);
-  const double others = bound.products(rows, 0, 0) + 1e-4;
+  const double others = bound.products(rows, 0, 0) + bound.radius(rows, 0);
   EXPECT_DOUBLE_EQ(bound.common(rows, 0, 0), 0.0005 + others);
   const LinearBound converted(truth_with(0.5), DType::bf16, DType::f32, 0);
-  EXPECT_DOUBLE_EQ(converted.common(rows, 0, 0), others);
+  EXPECT_DOUBLE_EQ(converted.common(rows, 0, 0),
+                   bound.products(rows, 0, 0) + converted.radius(rows, 0));
   EXPECT_DOUBLE_EQ(converted.independent(rows, 0, -0.25), kU16 * 0.25 + kU32 * 0.5);
   rows.rounded.clear();
   EXPECT_EQ(bound.baseline(rows, 0), -0.25);
+}
+
+/// A row that may be on the other side of a switch: 0 is the truth, the radius is right, and so is
+/// its rounding.
+TEST(LinearBound, OfARadiusThatIsRounded) {
+  LinearRows rows = one_element();
+  rows.want = rows.spread = rows.magnitude = rows.rounded = {0};
+  rows.radius = {0.75};
+  const LinearBound f32(truth_with(0.5), DType::f32, DType::f32, 0);
+  EXPECT_DOUBLE_EQ(f32.radius(rows, 0), 0.75 * (1 + 6 * kU32 + kU32 * (4 + 3 * 4)));
+  const LinearBound bf16(truth_with(0.5), DType::bf16, DType::bf16, 0);
+  EXPECT_GE(bf16.element(rows, 0, 0, 0), 0.75 * (1 + kU16) * (1 + kU16));
+  EXPECT_LT(bf16.element(rows, 0, 0, 0), 0.75 * 1.03);
 }
 
 TEST(LinearBound, OfABufferThatIsAddedTo) {
@@ -95,9 +111,9 @@ TEST(LinearBound, IsNeverBelowWhatUnderflows) {
   LinearRows rows = one_element();
   rows.want = rows.spread = rows.magnitude = rows.radius = rows.rounded = {0};
   EXPECT_EQ(LinearBound(truth_with(0.5), DType::f32, DType::f32, 1).element(rows, 0, 0, 0),
-            kSmallestNormalF32);
+            kVanishingF32);
   EXPECT_EQ(LinearBound(truth_with(-8), DType::f32, DType::f32, 1).element(rows, 0, 0, 0),
-            8 * kSmallestNormalF32);
+            8 * kVanishingF32);
 }
 
 }  // namespace

@@ -158,9 +158,9 @@ TEST(LinearTerms, ANumberThatVanishesGrowsWithThem) {
   Truth truth;
   truth.rows = {row_truth(std::vector<double>{0.0, 0.0}, 0)};
   truth.objective.grad_logprob = {-2.0};
-  EXPECT_EQ(LinearBound(truth, DType::f32, DType::f32, 0).floor(), 2 * kSmallestNormalF32);
+  EXPECT_EQ(LinearBound(truth, DType::f32, DType::f32, 0).floor(), 2 * kVanishingF32);
   truth.objective.grad_terms[RowTerm::logsumexp] = {3.0};
-  EXPECT_EQ(LinearBound(truth, DType::f32, DType::f32, 0).floor(), 5 * kSmallestNormalF32);
+  EXPECT_EQ(LinearBound(truth, DType::f32, DType::f32, 0).floor(), 5 * kVanishingF32);
 }
 
 }  // namespace

@@ -344,5 +344,43 @@ TEST(Gradient, OfARowAtASwitchIsThatOfOneSide) {
   EXPECT_TRUE(findings_of(c, scaled(0.75)).elements.passed());  // by the interval alone
 }
 
+/// Behind a soft-cap most columns are flat, and roundings of their slopes are as large as these.
+/// The side is that of the columns that differ by more than their bounds.
+TEST(Gradient, OfARowAtASwitchIsThatOfOneSideBehindASoftcap) {
+  Case c = make_case("lens=9+12 vocab=24 mask=all logit_softcap=0.5 scale=3");
+  Enclosure& grad = c.truth.objective.grad_logprob[3];
+  const double g = grad.value;
+  const auto narrow = [&](double x) { return Enclosure::around(x, 1e-7 * std::abs(g)); };
+  c.truth.objective.grad_sides[3] = {narrow(0), narrow(g)};
+  grad = Enclosure::around(0.5 * g, 0.6 * std::abs(g));
+  const TrueRowTransform transform = c.problem.transform_of_row(3);
+  std::vector<double> z(24);
+  c.problem.logits->read(3, 0, std::span<double>(z));
+  const double error = transform_error(c.problem.transform());
+  // `share` of the gradient, slopes off by most of what their errors may be.
+  const auto gradient = [&](double share, double of_slope_error) {
+    std::vector<float> got = gradient_of<float>(c, 1.0);
+    for (std::size_t row = 0; row < got.size() / 24; ++row) {
+      for (std::size_t v = 0; v < 24; ++v) {
+        const auto t = static_cast<std::int64_t>(row);
+        std::vector<double> of_row(24);
+        c.problem.logits->read(t, 0, std::span<double>(of_row));
+        const double off = of_slope_error * transform.slope_error(of_row[v], error * 0.5);
+        const double slope = transform.slope(of_row[v]) + (v % 2 == 0 ? off : -off);
+        const double of_g = row == 3 ? share * g / grad.value : 1.0;
+        got[24 * row + v] *= static_cast<float>(slope * of_g);
+      }
+    }
+    return got;
+  };
+  for (const double share : {0.0, 1.0}) {
+    EXPECT_TRUE(findings_of(c, gradient(share, 0.9)).elements.passed()) << share;
+    EXPECT_FALSE(findings_of(c, gradient(share, 20)).elements.passed()) << share;
+  }
+  for (const double share : {0.25, 0.999, 2.0, -1.0}) {
+    EXPECT_FALSE(findings_of(c, gradient(share, 0)).elements.passed()) << share;
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

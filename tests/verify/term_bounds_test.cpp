@@ -80,7 +80,7 @@ TEST(TermBounds, OfGradientsAreTheFormulas) {
               2 * (4 * kTermRoundoff * (0.25 + 0.125) + 0.125 * by.d1), 1e-20);
   EXPECT_NEAR(by.added({-1, 0, 0, 2}, -1000, 0), 2 * 4 * kTermRoundoff * 0.25, 1e-20);
   // Nothing where a logit is -inf; terms add up.
-  EXPECT_LT(by.added({-1, 1, 1, 1}, -kTermsInf, 0), 100 * kSmallestNormalF32);
+  EXPECT_LT(by.added({-1, 1, 1, 1}, -kTermsInf, 0), 100 * kVanishingF32);
   EXPECT_NEAR(by.added({-1, 0.5, -0.5, 2}, 0, 0.25),
               by.added({-1, 0.5, 0, 0}, 0, 0.25) + by.added({-1, 0, -0.5, 0}, 0, 0.25) +
                   by.added({-1, 0, 0, 2}, 0, 0.25),
@@ -132,10 +132,10 @@ TEST(TermBounds, UnderflowGrowsWithTheGradients) {
   const auto floor = [&](const TermWeights& weights) {
     return GradientBound(by.row, weights.gradient(), DType::f32, 12).row().floor;
   };
-  EXPECT_EQ(floor({-1, 0, 0.5, 0}), 1.5 * kSmallestNormalF32);
-  EXPECT_EQ(floor({-1, 0, 0.5, -8}), 9.5 * kSmallestNormalF32);
-  EXPECT_DOUBLE_EQ(floor({0, 2, 0, 0}), 2 * (by.row.entropy() + 88) * kSmallestNormalF32);
-  EXPECT_EQ(floor({0, 0, 1e-3, 0}), kSmallestNormalF32);
+  EXPECT_EQ(floor({-1, 0, 0.5, 0}), 1.5 * kVanishingF32);
+  EXPECT_EQ(floor({-1, 0, 0.5, -8}), 9.5 * kVanishingF32);
+  EXPECT_DOUBLE_EQ(floor({0, 2, 0, 0}), 2 * (by.row.entropy() + 88) * kVanishingF32);
+  EXPECT_EQ(floor({0, 0, 1e-3, 0}), kVanishingF32);
 }
 
 TEST(TermBounds, OfTheLogprobAloneAreTheSameToTheLastBit) {
@@ -160,8 +160,8 @@ TEST(TermBounds, OfTheLogprobAloneAreTheSameToTheLastBit) {
       const double roundings =
           p * (row_term + 4 * kTermRoundoff * std::abs(x[v] - row.max)) + 4 * kTermRoundoff * off;
       EXPECT_EQ(bound.computation(x[v], p, v == 2, e[v]),
-                std::max(kSmallestNormalF32 * std::max(1.0, std::abs(g.value)),
-                         largest * (roundings + p * (e[v] + row.mean_error))));
+                kVanishingF32 * std::max(1.0, std::abs(g.value)) +
+                    largest * (roundings + p * (e[v] + row.mean_error)));
       EXPECT_EQ(bound.objective(x[v], p, v == 2), g.radius() * off);
       EXPECT_EQ(bound.rounding(0.5, x[v], p, v == 2),
                 1.01 * unit_roundoff(DType::bf16) * (0.5 + g.radius() * off));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "harness/core/dtype.h"
@@ -95,14 +96,19 @@ class TransformedLogits final : public LogitsSource {
 
   void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
     source_->read_errors(token, begin, out);
-    const double steepest = of(token).factor;
-    for (double& error : out) error *= steepest;
+    const TrueRowTransform row = of(token);
+    const double temperature = transform_.temperature * own_temperature(token);
+    const double vanishing =
+        std::numeric_limits<float>::min() * (1 + row.factor + row.limit + 1 / temperature);
+    for (double& error : out) error = row.factor * error + vanishing;
   }
 
  private:
+  double own_temperature(std::int64_t token) const {
+    return temperatures_.empty() ? 1.0 : temperatures_[static_cast<std::size_t>(token)];
+  }
   TrueRowTransform of(std::int64_t token) const {
-    return row_transform(
-        transform_, temperatures_.empty() ? 1.0 : temperatures_[static_cast<std::size_t>(token)]);
+    return row_transform(transform_, own_temperature(token));
   }
 
   std::shared_ptr<const LogitsSource> source_;

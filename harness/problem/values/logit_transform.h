@@ -62,7 +62,9 @@ double transform_error(const LogitTransform& transform);
 
 /// Returns z of the logits of `source`. `temperatures` [T]: T_i by token, or empty. Its values are
 /// made by implementations, not given: the error of z is at most
-///   factor (error of x) + transform_error |z|.
+///   factor (error of x) + transform_error |z| + f (1 + factor + limit + 1 / (T T_i)),
+/// with the factor and limit of TrueRowTransform: below the smallest normal float32 f, x may be
+/// read as 0, and so may s x, the argument of the tanh, which the limit multiplies, and z.
 std::shared_ptr<const LogitsSource> make_transformed_logits(
     std::shared_ptr<const LogitsSource> source, const LogitTransform& transform,
     std::vector<float> temperatures);

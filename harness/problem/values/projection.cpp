@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "harness/device/kernel/rank_threads.h"
@@ -57,11 +58,14 @@ class ProjectedLogits final : public LogitsSource {
   }
 
   void read_errors(std::int64_t token, std::int64_t begin, std::span<double> out) const override {
-    const double factor = 4 * unit_roundoff(DType::f32) *
-                          hidden_norms_[static_cast<std::size_t>(token)] / projection_->temperature;
+    const double hidden_norm = hidden_norms_[static_cast<std::size_t>(token)];
+    const double factor = 4 * unit_roundoff(DType::f32) * hidden_norm / projection_->temperature;
+    const double root = std::sqrt(static_cast<double>(projection_->factors()));
+    const double vanishing = std::numeric_limits<float>::min() / projection_->temperature;
     const double* norms = weight_norms_.data() + begin;
-    std::transform(norms, norms + out.size(), out.begin(),
-                   [factor](double norm) { return factor * norm; });
+    std::transform(norms, norms + out.size(), out.begin(), [&](double norm) {
+      return factor * norm + vanishing * root * (root + hidden_norm + norm);
+    });
   }
 
  private:

@@ -53,6 +53,27 @@ TEST(LogitTransform, NumbersThatAreNotFiniteStay) {
   }
 }
 
+/// Denormal logits, which kernels may read as 0, and numbers on the way that vanish.
+TEST(LogitTransform, WhatVanishesCountsAsAnError) {
+  constexpr double kTiny = std::numeric_limits<float>::min();
+  const auto error_of = [](const std::string& keys) {
+    const Problem problem = problem_of("lens=3 vocab=5 values=denormal " + keys);
+    std::vector<double> errors(5);
+    problem.logits->read_errors(0, 0, errors);
+    return errors[4] / kTiny;
+  };
+  // x just below f, read as 0, is 100 f of z, and z itself may vanish.
+  EXPECT_GE(error_of("temperature=0.01"), 100 + 1);
+  EXPECT_LE(error_of("temperature=0.01"), 2 * 100 + 1);
+  EXPECT_GE(error_of("logit_scale=8 temperature=2"), 4);
+  // s x below f, divided by T.
+  EXPECT_GE(error_of("logit_scale=0.01 temperature=0.01"), 100);
+  // s x / c below f, multiplied by c / T.
+  EXPECT_GE(error_of("logit_softcap=30 temperature=0.5"), 60);
+  EXPECT_LE(error_of("logit_softcap=30 temperature=0.5"), 60 + 2 + 2 + 1 + 1e-9);
+  EXPECT_EQ(error_of(""), 0);  // given logits, as they are
+}
+
 TEST(LogitTransform, SlopeIsThatOfFiniteDifferences) {
   const TrueRowTransform row = row_transform({1.5, 20, 0.7, false}, 1.25);
   for (const double x : {-60.0, -9.0, -0.1, 0.0, 2.0, 13.0, 40.0}) {
