@@ -184,7 +184,7 @@ class BufferLeftBehind final : public LossPlan {
       : right_(std::move(right)),
         buffer_(context.device.allocate(kBytes, "left_behind")),
         is_last_(problem.batch.microbatch.index + 1 == problem.batch.microbatch.count) {
-    // That of a trial that was cut short went with its device.
+    // After a trial that was cut short it is gone with its device.
     if (problem.batch.microbatch.index > 0) delete left_;
     left_ = nullptr;
   }

@@ -43,7 +43,7 @@ class BreakJudge(unittest.TestCase):
         self.assertEqual(len(names), len(set(names)))
         self.assertGreaterEqual(len(names), 25)
         for one in self.breaks:
-            self.assertTrue(one["tests"], one["name"])
+            self.assertNotEqual(bool(one["mutants"]), bool(one["tests"]), one["name"])
             for folder in one["tests"]:
                 self.assertTrue(os.path.isdir(os.path.join(ROOT, "tests", folder)), folder)
 
@@ -55,11 +55,11 @@ class BreakJudge(unittest.TestCase):
                 self.assertIn(f"| `{mutant}` |", printed, one["name"])
 
     def test_the_table_counts_what_is_noticed(self):
-        results = [{"what": "a", "survivor": "m", "tried": 2, "test": "verify.A.B"},
-                   {"what": "b", "survivor": "", "tried": 1, "test": ""}]
+        results = [{"what": "a", "survivor": "m", "test": ""}, {"what": "b", "survivor": "", "test": "verify.A.B"},
+                   {"what": "c", "survivor": "", "test": ""}]
         text = self.script.table(results)
-        self.assertIn("| a | `m` | `verify.A.B` |\n| b | none | none |\n", text)
-        self.assertTrue(text.endswith("Of 2 breaks `mutants` notices 1, the tests 1.\n"))
+        self.assertIn("| a | `mutant/m` |\n| b | test `verify.A.B` |\n| c | - |\n", text)
+        self.assertTrue(text.endswith("Of 3 breaks the mutation score notices 1, other tests 1.\n"))
 
 
 if __name__ == "__main__":
