@@ -46,6 +46,7 @@ TEST(Suites, OfTheRepositoryAreRight) {
                                    "peers",
                                    "regress/approximated_selection",
                                    "regress/bf16_gradient_bias",
+                                   "regress/bounds_at_extremes",
                                    "regress/c0_bin_fill",
                                    "smoke",
                                    "upstream"}) {
