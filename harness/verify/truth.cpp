@@ -104,8 +104,10 @@ namespace {
 /// Adds to errors[k] how far logits[k] is beyond the largest float32, which may stand for it.
 void add_overflow(std::span<const double> logits, std::span<double> errors) {
   constexpr double kLargest = std::numeric_limits<float>::max();
+  constexpr double kLargestOverflow = 1e300;  // sums of errors are finite: 0 times them is 0
   for (std::size_t k = 0; k < logits.size(); ++k) {
-    if (std::isfinite(logits[k])) errors[k] += std::max(0.0, std::abs(logits[k]) - kLargest);
+    if (!std::isfinite(logits[k])) continue;
+    errors[k] += std::clamp(std::abs(logits[k]) - kLargest, 0.0, kLargestOverflow);
   }
 }
 
