@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/loss/train_step.h"
 #include "harness/loss/loss_implementation.h"
+#include "harness/loss/train_step.h"
 #include "harness/problem/case/scale_factor.h"
 
 namespace lossgrid {

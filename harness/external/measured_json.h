@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/external/learned_calls.h"
-#include "harness/loss/train_step.h"
 #include "harness/loss/loss_implementation.h"
+#include "harness/loss/train_step.h"
 
 namespace lossgrid {
 

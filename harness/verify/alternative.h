@@ -16,7 +16,8 @@ namespace lossgrid {
 
 struct Alternative {
   std::string cause;  // "if masked rows took part"; the same in every size of a case
-  // What a case would state: then only results that fit in all are explained.
+  // Another value of an option, which a case would state: only results that fit in all are
+  // explained.
   bool is_option = false;
   Problem problem;
   std::shared_ptr<const Objective> objective;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unjudged outputs: values that a loaded function returned and a run compared with the truth in part
-// only.
+// Unjudged outputs: values that a loaded function returned and a run compared with the truth in
+// part only.
 #pragma once
 
 #include <string>

@@ -51,7 +51,7 @@ std::vector<std::int64_t> draw_lengths(std::int64_t sequences, std::uint64_t see
   return lengths;
 }
 
-/// Returns the number of pairs of suspects that the sizes do not tell apart.
+/// Returns the number of pairs of suspects that have one value in these sizes.
 int coincidences(const TrialSizes& sizes) {
   std::vector<double> values;
   for (const ScaleSuspect& suspect : scale_suspects(sizes)) values.push_back(suspect.value);

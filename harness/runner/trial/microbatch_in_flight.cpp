@@ -42,7 +42,7 @@ std::optional<SkipReason> not_in_flight(const TrialSetup& setup) {
   if (description.plays_back) return SkipReason{"plays back what another program computed"};
   if (!description.outputs.gradients) return SkipReason{"the implementation returns no gradients"};
   if (description.one_sweep) return SkipReason{"forward and backward are one call"};
-  // Of the global batch: all ranks decide alike.
+  // Sizes of the global batch, so that all ranks decide alike.
   const CaseSpec& spec = setup.problem->spec;
   const std::int64_t logits = setup.problem->tokens() * spec.vocab;
   if (logits > kLimitElements) return SkipReason{"more than 2^20 logits"};
