@@ -16,9 +16,8 @@ namespace lossgrid {
 
 struct Alternative {
   std::string cause;  // "if masked rows took part"; the same in every size of a case
-  // Another value of an option, which a case would state: only results that fit in all are
-  // explained.
-  bool is_option = false;
+  // Only results that fit in all are explained: loss and gradient follow from it alike.
+  bool is_whole = false;
   Problem problem;
   std::shared_ptr<const Objective> objective;
   // d hidden is that of these ids alone; of a problem from hidden states without a transform.

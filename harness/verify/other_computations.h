@@ -15,7 +15,8 @@ struct RowHome {
   int dp = 0;
   int microbatch = 0;
   int cp = 0;
-  bool is_first = false;  // of the rows of its rank in the microbatch
+  bool is_first = false;   // of the rows of its rank in the microbatch
+  std::int64_t next = -1;  // row at the next place of the rank; -1: padding
 };
 
 /// A batch and all that its alternatives depend on.
@@ -31,6 +32,9 @@ struct AlternativeInput {
 
 /// Returns those that state another value of one option of the objective.
 std::vector<Alternative> other_options(const AlternativeInput& input);
+
+/// Returns those without a term of the objective: a gradient alone fits where the term is detached.
+std::vector<Alternative> left_out_terms(const AlternativeInput& input);
 
 /// Returns those of other transforms of logits, masks and labels.
 std::vector<Alternative> other_rows(const AlternativeInput& input);

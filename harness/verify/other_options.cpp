@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Alternatives that state another value of an option of the objective.
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -49,12 +51,29 @@ std::string frameworks_of(const std::string& option, const std::string& value) {
   return "";
 }
 
+/// Adds numbers for one that is not 0: the other sign, and the number of the other end of a range.
+void add_numbers(const ObjectiveOptions& options, const std::string& option,
+                 std::vector<std::string>& values) {
+  const std::string& value = options.at(option);
+  if (value.find_first_not_of("0123456789.-e+") != std::string::npos) return;
+  values.push_back(value.starts_with('-') ? value.substr(1) : '-' + value);
+  constexpr std::pair<std::string_view, std::string_view> kEnds[] = {{"_min", "_max"},
+                                                                     {"_max", "_min"}};
+  for (const auto& [end, other] : kEnds) {
+    if (!option.ends_with(end)) continue;
+    const auto at = options.find(option.substr(0, option.size() - end.size()) + std::string(other));
+    if (at != options.end()) values.push_back(at->second);
+  }
+}
+
 }  // namespace
 
 std::vector<Alternative> other_options(const AlternativeInput& input) {
   std::vector<Alternative> all;
   const ObjectiveSpec spec = with_all_options(input.problem.spec.objective);
-  for (const auto& [option, values] : choices_of(spec)) {
+  for (const auto& [option, choices] : choices_of(spec)) {
+    std::vector<std::string> values = choices;
+    add_numbers(spec.options, option, values);
     for (const std::string& value : values) {
       if (value == spec.options.at(option)) continue;
       Alternative other{
@@ -73,6 +92,29 @@ std::vector<Alternative> other_options(const AlternativeInput& input) {
       if (other.objective->needs().sequence_counts) {
         other.problem.denominators.all_sequences = input.problem.sequences();
       }
+      all.push_back(std::move(other));
+    }
+  }
+  return all;
+}
+
+std::vector<Alternative> left_out_terms(const AlternativeInput& input) {
+  std::vector<Alternative> all;
+  const ObjectiveSpec spec = with_all_options(input.problem.spec.objective);
+  for (const auto& [option, value] : spec.options) {
+    const bool is_coefficient = option.ends_with("_penalty") || option.ends_with("_coefficient") ||
+                                option.ends_with("_weight");
+    if (!is_coefficient || value == "0.0") continue;
+    Alternative other{fmt::format("with objective.{}=0: its term is detached?", option), false,
+                      input.problem, nullptr};
+    other.problem.spec.objective = spec;
+    other.problem.spec.objective.options[option] = "0.0";
+    try {
+      other.objective = input.make(other.problem.spec.objective);
+    } catch (const Error&) {  // another option needs it
+      continue;
+    }
+    if (has_inputs(input.objective->needs(), other.objective->needs())) {
       all.push_back(std::move(other));
     }
   }

@@ -22,6 +22,7 @@ class Rows {
     if (problem_.sampling_mask == nullptr) add_transforms();
     add_masks();
     add_labels();
+    add_inputs();
     return std::move(all_);
   }
 
@@ -181,9 +182,67 @@ class Rows {
         if (t + 2 < problem_.cu_seqlens[i + 1]) twice.input_ids[t + 1] = ids[t + 2];
       }
     }
+    add_labels_of_rank();
     add("if the label of a row were its own token: labels are not shifted?", std::move(own));
     add("if the label of a row were that of the next one: labels are shifted twice?",
         std::move(twice));
+  }
+
+  /// Adds labels that are shifted inside of the rows of each rank.
+  void add_labels_of_rank() {
+    Problem rolled = problem_;
+    const std::vector<std::int32_t> targets = problem_.row_targets();
+    for (std::int64_t t = 0; t < problem_.tokens(); ++t) {
+      const std::int64_t next = input_.homes[static_cast<std::size_t>(t)].next;
+      if (targets[t] < 0 || next < 0) continue;
+      rolled.input_ids[t + 1] = problem_.input_ids[next];
+    }
+    if (rolled.input_ids == problem_.input_ids) return;
+    add("if the label of a row were the token of its rank's next row: labels are shifted after the "
+        "split?",
+        std::move(rolled));
+  }
+
+  // Inputs about tokens
+
+  template <typename Change>
+  void add_input(const std::string& cause, std::size_t input, Change&& change) {
+    Problem other = problem_;
+    change(other.inputs[input]);
+    if (other.inputs[input] == problem_.inputs[input]) return;
+    add(cause, std::move(other));
+    // Beside a right loss, whose formula reads the inputs too, a gradient fits by chance, as where
+    // a clamp cuts it off.
+    all_.back().is_whole = true;
+  }
+
+  void add_inputs() {
+    for (int k = 0; k < kTokenInputs; ++k) {
+      const auto input = static_cast<TokenInput>(k);
+      const auto at = static_cast<std::size_t>(k);
+      if (problem_.inputs[at].empty() || is_whole_number(input)) continue;
+      const std::string of = fmt::format("if {}", name(input));
+      add_input(of + " were 0: it is left out?", at,
+                [](std::vector<float>& values) { std::fill(values.begin(), values.end(), 0.0f); });
+      add_input(of + " had the other sign", at, [](std::vector<float>& values) {
+        for (float& value : values) value = -value;
+      });
+      add_input(of + " were that of the next token: it is shifted?", at,
+                [](std::vector<float>& values) {
+                  std::rotate(values.begin(), values.begin() + 1, values.end());
+                });
+      add_input(of + " were that of the token before: it is not shifted?", at,
+                [](std::vector<float>& values) {
+                  std::rotate(values.rbegin(), values.rbegin() + 1, values.rend());
+                });
+      for (int other = 0; other < kTokenInputs; ++other) {
+        const std::vector<float>& values = problem_.inputs[static_cast<std::size_t>(other)];
+        const auto with = static_cast<TokenInput>(other);
+        if (other == k || values.empty() || is_whole_number(with)) continue;
+        add_input(fmt::format("{} were {}", of, name(with)), at,
+                  [&](std::vector<float>& own) { own = values; });
+      }
+    }
   }
 
   const AlternativeInput& input_;

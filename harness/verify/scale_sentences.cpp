@@ -137,14 +137,27 @@ std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFac
   return simplest(std::move(suspects));
 }
 
+/// True if all of it is the same multiple in the second size.
+bool is_constant(const Multiple& multiple, const FailureFacts* second) {
+  return second != nullptr &&
+         std::all_of(multiple.names.begin(), multiple.names.end(), [&](const std::string& name) {
+           const std::optional<double> factor = whole_factor(*second, name);
+           return factor &&
+                  std::abs(*factor - multiple.factor) <= kSame * std::abs(multiple.factor - 1);
+         });
+}
+
 std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
-                        const DeclaredWords& declared) {
+                        const FailureFacts* second, const DeclaredWords& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
   std::string out = fmt::format("{} {} x the truth", what, format_factor(multiple.factor));
   if (multiple.factor < 0) out += ": the other sign";
   out += explained_by(suspects);
+  if (suspects.empty() && !is_one(-multiple.factor) && is_constant(multiple, second)) {
+    out += ", as it is with other sizes: a constant factor?";
+  }
   return declared.is_external ? with_declarations(out, multiple, suspects, declared) : out;
 }
 
@@ -283,8 +296,9 @@ void add_scales(const FailureFacts& facts, const FailureFacts* second,
   }
   for (const Multiple& multiple : multiples) {
     const std::vector<ScaleSuspect> suspects = suspects_of(multiple, facts, second);
-    if (!multiple.has_gradient && !is_one(-multiple.factor) && suspects.empty()) continue;
-    out.push_back(sentence_of(multiple, suspects, declared));
+    const bool is_known = is_one(-multiple.factor) || !suspects.empty();
+    if (!multiple.has_gradient && !is_known && !is_constant(multiple, second)) continue;
+    out.push_back(sentence_of(multiple, suspects, second, declared));
   }
 }
 

@@ -49,6 +49,17 @@ constexpr Mistake kMistakes[] = {
     {"valid_tokens/rows", "divided by all rows in the place of the valid ones?"},
     {"valid_tokens/padded_rows",
      "divided by all rows, padding included, in the place of the valid ones?"},
+    {"valid_tokens/predicting_rows",
+     "divided by all rows that predict a token in the place of the valid ones?"},
+    {"valid_tokens/mask_tokens",
+     "divided by the sum of the mask, in which first tokens that are no target count?"},
+    {"valid_tokens/sequences*longest",
+     "divided by the tokens of a batch that is padded to its longest sequence?"},
+    {"1/sequences*longest",
+     "divided by the tokens of a batch that is padded to its longest sequence, on top of the "
+     "mean?"},
+    {"1/longest", "divided by the length of the longest sequence on top of the mean?"},
+    {"1/predicting_rows", "divided by the number of rows that predict a token on top of the mean?"},
     {"sequences/rows", "divided by all rows in the place of the sequences?"},
     {"valid_tokens/sequences", "divided by the sequences in the place of the valid tokens?"},
     {"sequences/valid_tokens", "divided by the valid tokens in the place of the sequences?"},
@@ -75,11 +86,18 @@ class Suspects {
     add_squares("tp", static_cast<double>(sizes.tp));
     add_squares("temperature", sizes.temperature);
     add_with_inverse("logit_scale", sizes.logit_scale, 0);
-    const std::array<std::pair<std::string, std::int64_t>, 4> counts{
+    const auto if_other = [](std::int64_t count, std::int64_t than) {
+      return count == than ? 0 : count;
+    };
+    const std::array<std::pair<std::string, std::int64_t>, 8> counts{
         {{"valid_tokens", sizes.valid_tokens},
          {"sequences", sizes.sequences},
          {"rows", sizes.rows},
-         {"padded_rows", sizes.padded_rows == sizes.rows ? 0 : sizes.padded_rows}}};
+         {"padded_rows", if_other(sizes.padded_rows, sizes.rows)},
+         {"predicting_rows", if_other(sizes.predicting_rows, sizes.valid_tokens)},
+         {"mask_tokens", if_other(sizes.mask_tokens, sizes.valid_tokens)},
+         {"longest", sizes.longest},
+         {"sequences*longest", if_other(sizes.sequences * sizes.longest, sizes.rows)}}};
     for (const auto& [name, count] : counts) {
       add_with_inverse(name, static_cast<double>(count), 1);
       for (const auto& [below, divisor] : counts) {

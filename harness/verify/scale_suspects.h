@@ -21,6 +21,9 @@ struct TrialSizes {
   std::int64_t rows = 0;         // true tokens, trained on or not
   std::int64_t padded_rows = 0;  // of all packs, padding included
   double logit_scale = 1;
+  std::int64_t predicting_rows = 0;  // rows with a target, trained on or not
+  std::int64_t mask_tokens = 0;      // tokens of the mask, first ones that are no target included
+  std::int64_t longest = 0;          // length of the longest sequence
 };
 
 struct ScaleSuspect {

@@ -82,7 +82,7 @@ bool OptionReader::flag(const std::string& option, bool fallback) const {
 }
 
 double OptionReader::number(const std::string& option, double fallback) const {
-  choices_[option] = {"0.0"};
+  choices_[option] = {"0.0", Json(fallback).dump()};
   const std::string* text = find(option);
   if (text == nullptr) return note(option, fallback);
   const std::optional<double> value = as_number(*text);
@@ -93,6 +93,7 @@ double OptionReader::number(const std::string& option, double fallback) const {
 std::optional<double> OptionReader::optional_number(const std::string& option,
                                                     std::optional<double> fallback) const {
   choices_[option] = {"null"};
+  if (fallback) choices_[option].push_back(Json(*fallback).dump());
   const std::string* text = find(option);
   if (text == nullptr) return note(option, fallback);
   if (is_null(*text)) return note(option, std::optional<double>());

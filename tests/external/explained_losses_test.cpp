@@ -72,7 +72,7 @@ std::vector<Group> groups() {
       {nll + " objective=clipped_pg",
        "tp1cp1",
        {{"kl_gradient_of_value", "would be right with objective.kl_gradient=value (verl, TRL"},
-        {"kl_detached", "they are not those of the loss that is returned?"}}},
+        {"kl_detached", "with objective.reference_policy_kl_penalty=0: its term is detached?"}}},
       {nll + " logit_scale=0.25 logit_softcap=5 temperature=2",
        "tp1cp1",
        {{"without_logit_scale", "if logit_scale were 1: it is left out?"},

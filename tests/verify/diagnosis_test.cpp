@@ -86,7 +86,8 @@ TEST(Explanation, AFactorHasACauseOnlyIfASecondSizeAgrees) {
   const std::string alone = "grad_logits is 2.000 x the truth";
   EXPECT_THAT(explain(facts_of({part_of({}, 2)}, sizes_of(1, 2, 1))), ElementsAre(alone));
   // Twice the truth there too: no size.
-  EXPECT_THAT(explain_factor(2, sizes_of(1, 2, 1), 2, sizes_of(1, 3, 1)), ElementsAre(alone));
+  EXPECT_THAT(explain_factor(2, sizes_of(1, 2, 1), 2, sizes_of(1, 3, 1)),
+              ElementsAre(alone + ", as it is with other sizes: a constant factor?"));
   EXPECT_THAT(explain_factor(2, sizes_of(1, 2, 1), -3, sizes_of(1, 3, 1)), ElementsAre(alone));
   FailureFacts there = facts_of({part_of({}, 3)}, sizes_of(1, 3, 1));
   there.gradients[0].name = "grad_hidden";
@@ -108,7 +109,9 @@ TEST(Explanation, ASecondSizeTellsEqualFactorsApart) {
   EXPECT_THAT(explained(15), HasSubstr("which dp*cp = 4 would explain"));
   EXPECT_THAT(explained(7), HasSubstr("which sequences = 4 would explain"));
   EXPECT_THAT(explained(1.69), HasSubstr("which temperature^2 = 4 would explain"));
-  EXPECT_THAT(explained(4), Not(HasSubstr("explain")));
+  EXPECT_THAT(explained(4), HasSubstr("4.000 x the truth, as it is with other sizes"));
+  EXPECT_THAT(explained(5.5), HasSubstr("4.000 x the truth"));
+  EXPECT_THAT(explained(5.5), Not(HasSubstr("?")));
 }
 
 TEST(Explanation, NamesAllFactorsThatFit) {

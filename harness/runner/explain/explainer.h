@@ -4,6 +4,7 @@
 // nothing but explanations.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -23,8 +24,9 @@ struct CaseTrial {
 
 class Explainer {
  public:
+  /// `deadline`: of a trial; those of an explanation have no more than kDeadline.
   Explainer(std::chrono::milliseconds deadline, const Ranks& ranks)
-      : deadline_(deadline), ranks_(ranks) {}
+      : deadline_(std::min<std::chrono::milliseconds>(deadline, kDeadline)), ranks_(ranks) {}
 
   /// Writes the explanation of a trial that failed by its numbers, if it did. Every process of a
   /// job calls it with its own outcome. Sets trial.must_end if a rank hangs meanwhile.
@@ -32,6 +34,8 @@ class Explainer {
 
  private:
   struct Sized;
+
+  static constexpr std::chrono::seconds kDeadline{20};
 
   /// Runs a trial on a case of its own, whose results are kept; nullopt where nothing ran.
   std::optional<Sized> run(const CaseTrial& failed, const CaseSpec& spec, const Grid& grid,

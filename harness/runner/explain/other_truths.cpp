@@ -30,8 +30,10 @@ std::vector<RowHome> homes_of(const TrialSetup& setup) {
         const auto places = place_rows(part, cu_padded, cp_rows(cu_padded, grid, cp));
         for (std::size_t k = 0; k < places.size(); ++k) {
           if (places[k].row < 0) continue;
+          const std::int64_t next = places[(k + 1) % places.size()].row;
           homes[static_cast<std::size_t>(part.whole_row(places[k].row))] = {
-              static_cast<int>(d), static_cast<int>(m), cp, k == 0};
+              static_cast<int>(d), static_cast<int>(m), cp, k == 0,
+              next < 0 ? -1 : part.whole_row(next)};
         }
       }
     }
@@ -58,10 +60,10 @@ class Comparison {
             [this](const ObjectiveSpec& spec) { return make(spec); }};
   }
 
-  /// True if the alternative is right where the truth is not; of an option, everywhere.
+  /// True if the alternative is right where the truth is not; of a whole one, everywhere.
   bool fits(const Alternative& alternative) const {
     const ResultParts other = wrong_parts(alternative, results_);
-    if (alternative.is_option) return !other.any();
+    if (alternative.is_whole) return !other.any();
     return !(other.loss && wrong_.loss) && !(other.logprobs && wrong_.logprobs) &&
            !(other.gradients && wrong_.gradients);
   }
@@ -147,7 +149,9 @@ void add_causes_in_both(const KeptTrial& first, const KeptTrial& second, bool re
       return;
     }
   }
-  for (const auto make : {other_rows, other_sums}) {
+  std::vector<std::vector<Alternative> (*)(const AlternativeInput&)> kinds{other_rows, other_sums};
+  if (wrong == ResultParts{.gradients = true}) kinds.insert(kinds.begin(), left_out_terms);
+  for (const auto make : kinds) {
     const std::vector<std::string> causes = common_causes(here, there, make);
     if (causes.empty()) continue;
     sentences.insert(sentences.begin(),

@@ -13,6 +13,7 @@
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/verdict/failure_facts.h"
 #include "harness/verify/scale_suspects.h"
 
 namespace lossgrid {
@@ -51,7 +52,7 @@ std::vector<std::int64_t> draw_lengths(std::int64_t sequences, std::uint64_t see
   return lengths;
 }
 
-/// Returns the number of pairs of suspects that have one value in these sizes.
+/// Returns the number of pairs of suspects with the same value.
 int coincidences(const TrialSizes& sizes) {
   std::vector<double> values;
   for (const ScaleSuspect& suspect : scale_suspects(sizes)) values.push_back(suspect.value);
@@ -151,14 +152,15 @@ CaseSpec with_other_sizes(const CaseSpec& spec, const Grid& grid, int number) {
     }
     other.lens = join(texts, "+");
     const Problem problem = make_problem(other);
-    const TrialSizes sizes{scale_sizes(problem, grid),
-                           grid.tp,
-                           problem.denominators.valid_tokens,
-                           problem.sequences(),
-                           other.temperature,
-                           problem.tokens(),
-                           packs == 1 ? layout_of(problem, grid).padded_tokens() : 0,
-                           other.logit_scale};
+    TrialSizes sizes{scale_sizes(problem, grid),
+                     grid.tp,
+                     problem.denominators.valid_tokens,
+                     problem.sequences(),
+                     other.temperature,
+                     problem.tokens(),
+                     packs == 1 ? layout_of(problem, grid).padded_tokens() : 0,
+                     other.logit_scale};
+    add_counts(problem, sizes);
     const int alike = coincidences(sizes);
     if (alike >= best) continue;
     best = alike;

@@ -138,6 +138,17 @@ std::vector<PartPlace> untrained_places(const TrialSetup& setup) {
   return places;
 }
 
+void add_counts(const Problem& problem, TrialSizes& sizes) {
+  for (const std::int32_t target : problem.row_targets()) sizes.predicting_rows += target >= 0;
+  for (std::int64_t i = 0; i < problem.sequences(); ++i) {
+    sizes.longest = std::max(sizes.longest, problem.lengths[i]);
+    if (problem.sample_mask[i] == 0) continue;
+    for (std::int64_t t = problem.cu_seqlens[i]; t < problem.cu_seqlens[i + 1]; ++t) {
+      sizes.mask_tokens += problem.token_mask[t] != 0;
+    }
+  }
+}
+
 DeclaredWords declared_words(const LossImplementation& implementation) {
   DeclaredWords words;
   words.is_external = implementation.describe().is_external;
@@ -167,6 +178,7 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
                  problem.tokens(),
                  record.padded_tokens,
                  problem.spec.logit_scale};
+  add_counts(problem, facts.sizes);
   facts.loss = failed_loss(record);
   GradientCollector gradients(setup);
   for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -18,6 +18,9 @@ bool is_counted(const Grid& grid, std::size_t rank, const std::string& gradient)
 /// Returns the conventions that an implementation declares.
 DeclaredWords declared_words(const LossImplementation& implementation);
 
+/// Adds what is counted of lengths and masks.
+void add_counts(const Problem& problem, TrialSizes& sizes);
+
 /// Returns the places without a trained token, of one TP rank.
 std::vector<PartPlace> untrained_places(const TrialSetup& setup);
 
