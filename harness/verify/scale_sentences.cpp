@@ -80,34 +80,24 @@ bool may_declare(const ScaleFactor& factor) {
 /// Appends `; gradient="summed_over_cp" or scale="cp" would declare it`: words that are not
 /// declared yet. A scale is that of loss and gradient: it declares no factor of one of them alone.
 std::string with_declarations(const std::string& text, const Multiple& multiple,
-                              const std::vector<ScaleSuspect>& suspects,
-                              const DeclaredWords& declared) {
+                              const ScaleSuspect& suspect, const DeclaredWords& declared) {
+  if (!suspect.has_word || multiple.factor < 0) return text;
   std::vector<std::string> words;
-  const bool is_scale =
-      declared.returns_loss ? multiple.has_loss && multiple.has_gradient : multiple.has_gradient;
-  for (const ScaleSuspect& suspect : suspects) {
-    if (!suspect.has_word || multiple.factor < 0) continue;
-    const bool is_gather = suspect.name == "cp" && multiple.has_gradient && !multiple.has_loss;
-    if (is_gather && declared.may_sum_over_cp) words.push_back("gradient=\"summed_over_cp\"");
-    const ScaleFactor whole = declared.scale * suspect.factor;
-    if (is_scale && may_declare(whole)) {
-      words.push_back(fmt::format("scale=\"{}\"", format_scale(whole)));
-    }
+  const bool is_gather = suspect.name == "cp" && multiple.has_gradient && !multiple.has_loss;
+  if (is_gather && declared.may_sum_over_cp) words.push_back("gradient=\"summed_over_cp\"");
+  const ScaleFactor whole = declared.scale * suspect.factor;
+  const bool is_scale = multiple.has_gradient && (multiple.has_loss || !declared.returns_loss);
+  if (is_scale && may_declare(whole)) {
+    words.push_back(fmt::format("scale=\"{}\"", format_scale(whole)));
   }
   if (words.empty()) return text;
   return joined(text, "; ", " ") + join(words, " or ") + " would declare it";
 }
 
-/// Returns ", which cp = 2 would explain: a sum over CP ...? Or dp = 2: a sum over DP ...?".
-std::string explained_by(const std::vector<ScaleSuspect>& suspects) {
-  std::string out;
-  for (const ScaleSuspect& suspect : suspects) {
-    const bool first = &suspect == suspects.data();
-    out = first ? ", which " : joined(out, "; or ", " Or ");
-    out += fmt::format("{} = {:.4g}{}", suspect.name, suspect.value, first ? " would explain" : "");
-    if (!suspect.mistake.empty()) out += ": " + suspect.mistake;
-  }
-  return out;
+/// Returns ", which cp = 2 would explain: a sum over CP ...?".
+std::string explained_by(const ScaleSuspect& suspect) {
+  return fmt::format(", which {} = {:.4g} would explain{}{}", suspect.name, suspect.value,
+                     suspect.mistake.empty() ? "" : ": ", suspect.mistake);
 }
 
 /// Returns the factor of the failed loss, or of all of a gradient; nullopt if there is none.
@@ -119,22 +109,23 @@ std::optional<double> whole_factor(const FailureFacts& facts, const std::string&
   return std::nullopt;
 }
 
-/// Returns the simplest of the suspects that make the factor here, and that of the same numbers in
-/// the second size too.
-std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFacts& facts,
-                                      const FailureFacts* second) {
-  if (second == nullptr) return {};
+/// Returns the simplest suspect that makes the factor here, and that of the same numbers in the
+/// second size too; none where several do, as on a job with too few ranks for other sizes.
+std::optional<ScaleSuspect> suspect_of(const Multiple& multiple, const FailureFacts& facts,
+                                       const FailureFacts* second) {
+  if (second == nullptr) return std::nullopt;
   std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, facts.sizes);
   for (const std::string& name : multiple.names) {
     const std::optional<double> factor = whole_factor(*second, name);
-    if (!factor || (*factor < 0) != (multiple.factor < 0)) return {};
+    if (!factor || (*factor < 0) != (multiple.factor < 0)) return std::nullopt;
     const std::vector<ScaleSuspect> there = scale_suspects(*factor, second->sizes);
     std::erase_if(suspects, [&](const ScaleSuspect& one) {
       return std::none_of(there.begin(), there.end(),
                           [&](const ScaleSuspect& other) { return other.name == one.name; });
     });
   }
-  return simplest(std::move(suspects));
+  suspects = simplest(std::move(suspects));
+  return suspects.size() == 1 ? std::optional(suspects.front()) : std::nullopt;
 }
 
 /// True if all of it is the same multiple in the second size.
@@ -147,18 +138,21 @@ bool is_constant(const Multiple& multiple, const FailureFacts* second) {
          });
 }
 
-std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
+std::string sentence_of(const Multiple& multiple, const std::optional<ScaleSuspect>& suspect,
                         const FailureFacts* second, const DeclaredWords& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
   std::string out = fmt::format("{} {} x the truth", what, format_factor(multiple.factor));
   if (multiple.factor < 0) out += ": the other sign";
-  out += explained_by(suspects);
-  if (suspects.empty() && !is_one(-multiple.factor) && is_constant(multiple, second)) {
+  if (suspect) {
+    out += explained_by(*suspect);
+    return declared.is_external ? with_declarations(out, multiple, *suspect, declared) : out;
+  }
+  if (!is_one(-multiple.factor) && is_constant(multiple, second)) {
     out += ", as it is with other sizes: a constant factor?";
   }
-  return declared.is_external ? with_declarations(out, multiple, suspects, declared) : out;
+  return out;
 }
 
 /// True if `factor` is one that some size makes.
@@ -295,10 +289,10 @@ void add_scales(const FailureFacts& facts, const FailureFacts* second,
     add_gradient(gradient, facts.sizes, multiples, out);
   }
   for (const Multiple& multiple : multiples) {
-    const std::vector<ScaleSuspect> suspects = suspects_of(multiple, facts, second);
-    const bool is_known = is_one(-multiple.factor) || !suspects.empty();
+    const std::optional<ScaleSuspect> suspect = suspect_of(multiple, facts, second);
+    const bool is_known = is_one(-multiple.factor) || suspect.has_value();
     if (!multiple.has_gradient && !is_known && !is_constant(multiple, second)) continue;
-    out.push_back(sentence_of(multiple, suspects, second, declared));
+    out.push_back(sentence_of(multiple, suspect, second, declared));
   }
 }
 

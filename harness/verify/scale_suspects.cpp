@@ -78,6 +78,11 @@ std::string mistake_of(std::string_view name) {
   return "";
 }
 
+/// True if `product` is another name times `name`.
+bool is_factor(const std::string& name, const std::string& product) {
+  return product.starts_with(name + '*') || product.ends_with('*' + name);
+}
+
 /// Collects suspects; sizes of 1 are no factors.
 class Suspects {
  public:
@@ -95,13 +100,15 @@ class Suspects {
          {"rows", sizes.rows},
          {"padded_rows", if_other(sizes.padded_rows, sizes.rows)},
          {"predicting_rows", if_other(sizes.predicting_rows, sizes.valid_tokens)},
-         {"mask_tokens", if_other(sizes.mask_tokens, sizes.valid_tokens)},
+         {"mask_tokens",
+          sizes.mask_tokens == sizes.rows ? 0 : if_other(sizes.mask_tokens, sizes.valid_tokens)},
          {"longest", sizes.longest},
          {"sequences*longest", if_other(sizes.sequences * sizes.longest, sizes.rows)}}};
     for (const auto& [name, count] : counts) {
       add_with_inverse(name, static_cast<double>(count), 1);
       for (const auto& [below, divisor] : counts) {
         if (name == below || count == 0 || divisor == 0) continue;
+        if (is_factor(name, below) || is_factor(below, name)) continue;
         add(name + "/" + below, static_cast<double>(count) / static_cast<double>(divisor), 2);
       }
     }
