@@ -109,23 +109,22 @@ std::optional<double> whole_factor(const FailureFacts& facts, const std::string&
   return std::nullopt;
 }
 
-/// Returns the simplest suspect that makes the factor here, and that of the same numbers in the
-/// second size too; none where several do, as on a job with too few ranks for other sizes.
-std::optional<ScaleSuspect> suspect_of(const Multiple& multiple, const FailureFacts& facts,
-                                       const FailureFacts* second) {
-  if (second == nullptr) return std::nullopt;
+/// Returns the simplest suspects that make the factor here, and that of the same numbers in the
+/// second size too. Several, as on a job with too few ranks for other sizes, are no cause.
+std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFacts& facts,
+                                      const FailureFacts* second) {
+  if (second == nullptr) return {};
   std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, facts.sizes);
   for (const std::string& name : multiple.names) {
     const std::optional<double> factor = whole_factor(*second, name);
-    if (!factor || (*factor < 0) != (multiple.factor < 0)) return std::nullopt;
+    if (!factor || (*factor < 0) != (multiple.factor < 0)) return {};
     const std::vector<ScaleSuspect> there = scale_suspects(*factor, second->sizes);
     std::erase_if(suspects, [&](const ScaleSuspect& one) {
       return std::none_of(there.begin(), there.end(),
                           [&](const ScaleSuspect& other) { return other.name == one.name; });
     });
   }
-  suspects = simplest(std::move(suspects));
-  return suspects.size() == 1 ? std::optional(suspects.front()) : std::nullopt;
+  return simplest(std::move(suspects));
 }
 
 /// True if all of it is the same multiple in the second size.
@@ -138,18 +137,18 @@ bool is_constant(const Multiple& multiple, const FailureFacts* second) {
          });
 }
 
-std::string sentence_of(const Multiple& multiple, const std::optional<ScaleSuspect>& suspect,
+std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
                         const FailureFacts* second, const DeclaredWords& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
   std::string out = fmt::format("{} {} x the truth", what, format_factor(multiple.factor));
   if (multiple.factor < 0) out += ": the other sign";
-  if (suspect) {
-    out += explained_by(*suspect);
-    return declared.is_external ? with_declarations(out, multiple, *suspect, declared) : out;
+  if (suspects.size() == 1) {
+    out += explained_by(suspects[0]);
+    return declared.is_external ? with_declarations(out, multiple, suspects[0], declared) : out;
   }
-  if (!is_one(-multiple.factor) && is_constant(multiple, second)) {
+  if (suspects.empty() && !is_one(-multiple.factor) && is_constant(multiple, second)) {
     out += ", as it is with other sizes: a constant factor?";
   }
   return out;
@@ -289,10 +288,10 @@ void add_scales(const FailureFacts& facts, const FailureFacts* second,
     add_gradient(gradient, facts.sizes, multiples, out);
   }
   for (const Multiple& multiple : multiples) {
-    const std::optional<ScaleSuspect> suspect = suspect_of(multiple, facts, second);
-    const bool is_known = is_one(-multiple.factor) || suspect.has_value();
+    const std::vector<ScaleSuspect> suspects = suspects_of(multiple, facts, second);
+    const bool is_known = is_one(-multiple.factor) || !suspects.empty();
     if (!multiple.has_gradient && !is_known && !is_constant(multiple, second)) continue;
-    out.push_back(sentence_of(multiple, suspect, second, declared));
+    out.push_back(sentence_of(multiple, suspects, second, declared));
   }
 }
 

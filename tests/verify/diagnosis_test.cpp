@@ -117,6 +117,9 @@ TEST(Explanation, ASecondSizeTellsEqualFactorsApart) {
 TEST(Explanation, NamesNoneOfTwoFactorsThatFit) {
   EXPECT_THAT(explain_factor(2, sizes_of(2, 2, 1), 3, sizes_of(3, 3, 1)),
               ElementsAre("grad_logits is 2.000 x the truth"));
+  // A grid that stays as it is makes no constant of its sizes.
+  EXPECT_THAT(explain_factor(2, sizes_of(2, 2, 1), 2, sizes_of(2, 2, 1)),
+              ElementsAre("grad_logits is 2.000 x the truth"));
 }
 
 TEST(Explanation, NamesProducts) {
