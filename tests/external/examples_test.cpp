@@ -110,6 +110,7 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
       {"max_not_reduced", {"logprobs", "loss"}},
       {"overwrites_logits", {"inputs_unmodified"}},
       {"static_buffer", {"microbatches_in_flight"}},
+      {"tail_cut_off", {"entropy"}},
   };
   std::vector<std::string> files;
   std::string names;
@@ -126,6 +127,7 @@ TEST_F(ExternalExamples, WrongOnesAreRejectedByWhatIsWrong) {
                      "--case 'lens=5+8+1+4 vocab=27 objective=clipped_pg "
                      "objective.entropy_coefficient=0.05 mask=all' "
                      "--case 'lens=150+200+90 vocab=27 hidden=16 dtype=bf16' "
+                     "--case 'lens=5 vocab=128256 mask=all values=peaked' "
                      "--case 'lens=5+8+1+4 vocab=27 hidden=27 hidden_values=one_hot' "
                      "--case 'lens=2 mask=all vocab=27 hidden=27 hidden_values=one_hot scale=8' "
                      "--report " +
