@@ -29,7 +29,7 @@ class Sums {
           problem_, input_.objective);
       all_.back().hidden_of = vocab_shard(problem_.spec.vocab, input_.tp, input_.tp - 1);
     }
-    if (problem_.spec.objective.kind == "orpo") add_sft_divided_twice();
+    if (problem_.spec.objective.kind == "orpo") add_other_sft();
     if (!input_.objective->needs().has_groups()) add_parts();
     return std::move(all_);
   }
@@ -104,8 +104,28 @@ class Sums {
     add_place("microbatch", &RowHome::microbatch, most.microbatch);
   }
 
-  /// Adds ORPO with means of the chosen sequences that are divided by their lengths again.
-  void add_sft_divided_twice() {
+  /// Adds ORPO with other weights of the means of the chosen sequences than one over the pairs.
+  void add_other_sft() {
+    const double tokens = static_cast<double>(chosen_tokens());
+    add_sft("if the SFT loss were divided by the length of its sequence twice",
+            [](double length, double pairs) { return 1 / (length * pairs); });
+    add_sft("if the SFT loss were a mean over all tokens of the chosen sequences",
+            [tokens](double length, double /*pairs*/) { return length / tokens; });
+  }
+
+  std::int64_t chosen_tokens() const {
+    const std::vector<std::uint8_t> valid = problem_.row_valid();
+    std::int64_t tokens = 0;
+    for (std::int64_t i = 0; i < problem_.sequences(); i += 2) {
+      tokens += std::count(valid.begin() + problem_.cu_seqlens[i],
+                           valid.begin() + problem_.cu_seqlens[i + 1], 1);
+    }
+    return tokens;
+  }
+
+  /// `weight(length, pairs)`: of the mean over a chosen sequence of this length.
+  template <typename Weight>
+  void add_sft(const std::string& cause, Weight&& weight) {
     const std::vector<std::uint8_t> valid = problem_.row_valid();
     const double pairs = static_cast<double>(problem_.denominators.valid_sequences) / 2;
     std::vector<WeighedPart> chosen;
@@ -114,10 +134,11 @@ class Sums {
       const std::int64_t end = problem_.cu_seqlens[i + 1];
       Mask mask(problem_.token_mask.size(), 0);
       std::fill(mask.begin() + begin, mask.begin() + end, std::uint8_t{1});
-      const auto length = std::count(valid.begin() + begin, valid.begin() + end, 1);
-      if (length > 0) chosen.push_back({std::move(mask), (1.0 / length - 1) / pairs});
+      const auto length =
+          static_cast<double>(std::count(valid.begin() + begin, valid.begin() + end, 1));
+      if (length > 0) chosen.push_back({std::move(mask), weight(length, pairs) - 1 / pairs});
     }
-    add("if the SFT loss were divided by the length of its sequence twice", problem_,
+    add(cause, problem_,
         sum_of(input_.objective, sum_of_parts(input_.make({"nll", {}}), std::move(chosen))));
   }
 

@@ -118,15 +118,27 @@ def value_of_own_tokens(values, batch):
     return added_up(own / count.clamp(min=1), batch)  # WRONG: the count of the batch
 
 
+def orpo(logits, batch):
+    """Returns means of log-probabilities and lengths by sequence [B], and the loss of the odds."""
+    x = logprobs(logits, batch)
+    sequences = len(batch.lengths)
+    n = torch.zeros(sequences).index_add(0, batch.sequence, batch.mask.float()).clamp(min=1)
+    mean = torch.zeros(sequences).index_add(0, batch.sequence, x) / n
+    odds = mean - torch.log1p(-mean.exp())
+    return mean, n, -batch.objective["beta"] * F.logsigmoid(odds[0::2] - odds[1::2]).mean()
+
+
 @lossgrid.implementation(returns="loss", supports=only("orpo"))
 def length_divides_twice(logits, batch):
-    x = logprobs(logits, batch)
-    pairs = len(batch.lengths)
-    n = torch.zeros(pairs).index_add(0, batch.sequence, batch.mask.float()).clamp(min=1)
-    mean = torch.zeros(pairs).index_add(0, batch.sequence, x) / n
-    odds = mean - torch.log1p(-mean.exp())
-    likely = -(mean[0::2] / n[0::2]).mean()  # WRONG: a mean already
-    return likely - batch.objective["beta"] * F.logsigmoid(odds[0::2] - odds[1::2]).mean()
+    mean, n, preference = orpo(logits, batch)
+    return preference - (mean[0::2] / n[0::2]).mean()  # WRONG: a mean already
+
+
+@lossgrid.implementation(returns="loss", supports=only("orpo"))
+def mean_over_chosen_tokens(logits, batch):
+    """The SFT loss of TRL and Liger, another definition than a mean over the pairs."""
+    mean, n, preference = orpo(logits, batch)
+    return preference - (mean * n)[0::2].sum() / n[0::2].sum()
 
 
 # Rows

@@ -36,6 +36,12 @@ ordered_json comparable_trials(const std::string& path) {
   return trials;
 }
 
+/// Removes explanations: fewer are found in a job, whose grids cannot grow, and in little time.
+ordered_json without_explanations(ordered_json trials) {
+  for (ordered_json& trial : trials) trial.erase("explanation");
+  return trials;
+}
+
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
@@ -129,9 +135,9 @@ TEST(Launched, RejectsEveryMutantAsThreadsDo) {
   const std::string processes = scratch.file("processes.json");
   ASSERT_NE(run_lossgrid(scratch, arguments + threads).exit_code, 0);
   run_processes(scratch, 4, arguments + processes);
-  const ordered_json trials = comparable_trials(processes);
+  const ordered_json trials = without_explanations(comparable_trials(processes));
   EXPECT_GT(trials.size(), 300u);
-  EXPECT_EQ(trials, comparable_trials(threads));
+  EXPECT_TRUE(trials == without_explanations(comparable_trials(threads)));
 }
 
 TEST(Launched, ReplaysABundleAndGathersItsResults) {

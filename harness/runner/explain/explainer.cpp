@@ -17,7 +17,8 @@
 namespace lossgrid {
 namespace {
 
-constexpr std::chrono::seconds kMostTime{2};  // of an implementation
+constexpr std::chrono::seconds kMostTime{2};        // of an implementation
+constexpr std::chrono::seconds kMostTimeOfAll{20};  // of a run
 constexpr int kMostRanksHere = 16;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 16;  // tokens times vocabulary
 
@@ -110,7 +111,7 @@ void Explainer::explain(const CaseTrial& failed, TrialOutcome& trial) {
   if (trial.must_end) return;
   std::chrono::nanoseconds& spent = spent_[failed.implementation];
   const std::string kind = trial.failure ? kind_of(failed, *trial.failure) : "";
-  const bool runs = trial.failure && spent < kMostTime;
+  const bool runs = trial.failure && spent < kMostTime && spent_by_all_ < kMostTimeOfAll;
   if (!ranks_.agree_on_any(runs)) {
     const auto known = seconds_.find(kind);
     if (!trial.failure || known == seconds_.end() || !known->second) return;
@@ -145,7 +146,9 @@ void Explainer::explain(const CaseTrial& failed, TrialOutcome& trial) {
                          words.returns_loss, trial.record.explanation);
     }
   }
-  spent += std::chrono::nanoseconds(steady_clock_ns() - begin);
+  const std::chrono::nanoseconds took(steady_clock_ns() - begin);
+  spent += took;
+  spent_by_all_ += took;
 }
 
 }  // namespace lossgrid

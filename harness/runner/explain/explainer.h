@@ -46,6 +46,7 @@ class Explainer {
   std::chrono::milliseconds deadline_;
   const Ranks& ranks_;
   std::map<std::string, std::chrono::nanoseconds> spent_;  // by implementation
+  std::chrono::nanoseconds spent_by_all_{};
   // By kind of failure, facts about the second size; nullopt: it did not fail there.
   std::map<std::string, std::optional<FailureFacts>> seconds_;
 };

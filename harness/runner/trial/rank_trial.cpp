@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/trial/rank_trial.h"
 
+#include <algorithm>
+
 #include "harness/comm/consensus.h"
 #include "harness/comm/faults/fault_injection.h"
 #include "harness/comm/faults/flight_recorder.h"
@@ -44,6 +46,16 @@ std::vector<TrialPart> counted_parts(const TrialSetup& setup, int rank) {
     if (is_first || !setup.grid.is_dynamic()) parts.push_back(microbatch.part_of(rank));
   }
   return parts;
+}
+
+/// Returns the peak of the phases of all packs; of a rank without packs that of all buffers.
+std::int64_t peak_of(const std::vector<PackFindings>& packs, const Device& device) {
+  if (packs.empty()) return device.tracker().peak_bytes();
+  std::int64_t peak = 0;
+  for (const PackFindings& pack : packs) {
+    for (const PhaseMemory& phase : pack.memory) peak = std::max(peak, phase.peak_bytes);
+  }
+  return peak;
 }
 
 /// Throws on ranks that do not run the same trial: they would enter each other's collectives.
@@ -104,7 +116,7 @@ RankResult run_parts(const TrialSetup& setup, Communicator& world) {
     if (setup.grid.is_dynamic() && rank.cp_rank > 0) clear_result(of_pack);
     join_result(result.result, of_pack);
   }
-  result.peak_bytes = device.tracker().peak_bytes();
+  result.peak_bytes = peak_of(result.packs, device);
   share_result(result.result, communicators.pp());
   reduce_result(result.result, communicators.dp());
   if (communicators.dp().size() > 1) {

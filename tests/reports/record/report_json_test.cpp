@@ -42,7 +42,7 @@ TEST(ReportJson, KeyOrderIsFixed) {
                   "status", "reason", "explanation", "first_failed_rank", "rank_states", "batch",
                   "chunks", "metrics", "metric_reductions", "branches", "checks", "relative_l2",
                   "gradient_scale", "invariants", "determinism", "memory", "communication", "times",
-                  "fingerprints", "cost_mismatches", "reproduce"));
+                  "fingerprints", "cost_mismatches", "unjudged", "reproduce"));
   for (const Json& trial : report["trials"]) EXPECT_EQ(keys_of(trial), trial_keys);
   EXPECT_THAT(keys_of(report["trials"][0]["case"]["parameters"]),
               ElementsAre("objective", "lens", "vocab", "scale"));

@@ -178,6 +178,7 @@ class Hoarding final : public LossImplementation {
   ImplementationTraits describe() const override { return right_->describe(); }
   Cost cost(const LossProblem& problem) const override { return right_->cost(problem); }
   std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    if (!context.observed) return right_->plan(problem, context);  // of no pack
     kept_ = kept_.bytes() > 0 ? Buffer() : context.device.allocate(1, "kept");
     return right_->plan(problem, context);
   }

@@ -127,7 +127,7 @@ TEST(MergedChecks, TheRelativeErrorOfADoubledGradientIs1) {
 TEST(MergedChecks, EveryMicrobatchIsCompared) {
   // Three forward passes and two backward passes of a microbatch; the first ones are judged.
   for (const int microbatch : {0, 1}) {
-    wrong_call = 3 * microbatch;
+    wrong_call = 4 * microbatch;
     EXPECT_THAT(failures_on(0,
                             [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
                               if (outputs && is_wrong_call())
@@ -135,7 +135,7 @@ TEST(MergedChecks, EveryMicrobatchIsCompared) {
                             },
                             "lens=8+16 vocab=24 mask=all microbatches=2", {1, 1}),
                 HasSubstr("entropy "));
-    wrong_call = 2 * microbatch;
+    wrong_call = 3 * microbatch;
     EXPECT_THAT(failures_on(0,
                             [](const LossInputs&, LossOutputs*, LossGradients* gradients) {
                               if (gradients && is_wrong_call())
@@ -280,7 +280,7 @@ TEST(MergedInvariants, LabelsThatAreOwnedTwiceOrByNobody) {
   for (const double wrong : {1.0, -1.0}) {
     wrong_by = wrong;
     for (const int rank : {0, 1}) {
-      for (const int call : {0, 3}) {  // of the first and the second microbatch
+      for (const int call : {0, 4}) {  // of the first and the second microbatch
         wrong_call = call;
         EXPECT_EQ(failures_on(rank,
                               [](const LossInputs&, LossOutputs* outputs, LossGradients*) {
