@@ -54,7 +54,7 @@ void add(const ObjectiveTruth& part, double weight, ObjectiveTruth& sum) {
 
 }  // namespace
 
-std::shared_ptr<const Objective> sum_of_parts(std::shared_ptr<const Objective> objective,
+std::shared_ptr<const Objective> sum_of_parts(const std::shared_ptr<const Objective>& objective,
                                               std::vector<WeighedPart> parts) {
   const auto truth = [objective, parts = std::move(parts)](const PackedBatch& batch,
                                                            std::span<const TokenTruth> rows) {
@@ -70,8 +70,8 @@ std::shared_ptr<const Objective> sum_of_parts(std::shared_ptr<const Objective> o
   return std::make_shared<TruthOf>(*objective, truth);
 }
 
-std::shared_ptr<const Objective> sum_of(std::shared_ptr<const Objective> objective,
-                                        std::shared_ptr<const Objective> added) {
+std::shared_ptr<const Objective> sum_of(const std::shared_ptr<const Objective>& objective,
+                                        const std::shared_ptr<const Objective>& added) {
   const auto truth = [objective, added](const PackedBatch& batch,
                                         std::span<const TokenTruth> rows) {
     ObjectiveTruth sum = objective->truth(batch, rows);
@@ -83,7 +83,7 @@ std::shared_ptr<const Objective> sum_of(std::shared_ptr<const Objective> objecti
 }
 
 std::shared_ptr<const Objective> with_changed_gradient(
-    std::shared_ptr<const Objective> objective, std::vector<std::uint8_t> token_mask,
+    const std::shared_ptr<const Objective>& objective, std::vector<std::uint8_t> token_mask,
     std::function<void(ObjectiveTruth& truth)> change) {
   const auto truth = [objective, mask = std::move(token_mask), change = std::move(change)](
                          const PackedBatch& batch, std::span<const TokenTruth> rows) {

@@ -51,17 +51,17 @@ struct WeighedPart {
 
 /// Returns the sum over parts of their weight times the loss of `objective` on each alone, with
 /// denominators counted on it.
-std::shared_ptr<const Objective> sum_of_parts(std::shared_ptr<const Objective> objective,
+std::shared_ptr<const Objective> sum_of_parts(const std::shared_ptr<const Objective>& objective,
                                               std::vector<WeighedPart> parts);
 
 /// Returns the sum of both.
-std::shared_ptr<const Objective> sum_of(std::shared_ptr<const Objective> objective,
-                                        std::shared_ptr<const Objective> added);
+std::shared_ptr<const Objective> sum_of(const std::shared_ptr<const Objective>& objective,
+                                        const std::shared_ptr<const Objective>& added);
 
 /// Returns `objective` on a batch with the masks `token_mask` [T], in which change(truth) changes
 /// d loss / d numbers.
 std::shared_ptr<const Objective> with_changed_gradient(
-    std::shared_ptr<const Objective> objective, std::vector<std::uint8_t> token_mask,
+    const std::shared_ptr<const Objective>& objective, std::vector<std::uint8_t> token_mask,
     std::function<void(ObjectiveTruth& truth)> change);
 
 }  // namespace lossgrid

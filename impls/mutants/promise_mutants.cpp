@@ -182,14 +182,16 @@ class BufferLeftBehind final : public LossPlan {
  public:
   BufferLeftBehind(const LossProblem& problem, RankContext context, std::unique_ptr<LossPlan> right)
       : right_(std::move(right)),
-        buffer_(context.device.allocate(kBytes, "left_behind")),
+        buffer_(std::make_unique<Buffer>(context.device.allocate(kBytes, "left_behind"))),
         is_last_(problem.batch.microbatch.index + 1 == problem.batch.microbatch.count) {
     // After a trial that was cut short it is gone with its device.
     if (problem.batch.microbatch.index > 0) delete left_;
     left_ = nullptr;
   }
   ~BufferLeftBehind() override {
-    if (!is_last_) left_ = new Buffer(std::move(buffer_));
+    if (is_last_) return;
+    delete left_;  // of another microbatch in flight
+    left_ = buffer_.release();
   }
 
   void forward(const LossInputs& inputs, LossOutputs& outputs) override {
@@ -204,7 +206,7 @@ class BufferLeftBehind final : public LossPlan {
   static thread_local Buffer* left_;
 
   std::unique_ptr<LossPlan> right_;
-  Buffer buffer_;
+  std::unique_ptr<Buffer> buffer_;
   const bool is_last_;
 };
 
