@@ -69,11 +69,10 @@
 // To every bound f, the smallest normal float32, is added: smaller numbers may count as 0. In the
 // gradient that may be a probability, its product with g, or the result, all below 2 f then
 // (vanishing.h). The error is the truth of the element, at most 2 f max(1, size) and what the
-// number was off by before it vanished, so that both add up. The size is |g|, or |g| + |l| + |m'| +
-// |h| (H
-// + 88) with row terms: where p is below f, |ln p| p is at most 88 times as large. By a slope dz /
-// dx (input_column.h) a probability and its product with g are multiplied after they vanished, but
-// not the result: 2 f max(1, slope max(1, size)).
+// number was off by before it vanished, so that both add up. The size is |g| or, with row terms,
+// |g| + |l| + |m'| + |h| (H + 88): where p is below f, |ln p| p is at most 88 times as large. By a
+// slope dz/dx (input_column.h) a probability and its product with g are multiplied after they
+// vanished, but not the result: 2 f max(1, slope max(1, size)).
 //
 // All bounds are finite for finite logits, up to the largest float64: u32 multiplies m, ln s and
 // |x - m| before anything is added to them. 0 times an infinite |g| or radius(g) counts as 0: a
