@@ -61,6 +61,10 @@
 //   - r alone with a declared log-sum-exp in float32 (RowTruth::rounds_log_sum_exp), which is
 //     subtracted from logits.
 //
+// These are derivatives, and D_i p_i is the error of p_i, as long as D_i is small. Where logits are
+// so large that it exceeds 1, as of float64 logits around -1e12 that are read as float32, exponents
+// are off by D_i: p_i exp(D_i), at most 1, stands for D_i p_i if it is larger.
+//
 // g lies within radius(g) of its truth (enclosure.h), and |g| is the largest absolute value there.
 // e_i bounds the error of a logit that implementations make themselves (LogitsSource::read_errors);
 // it is 0 for a given logit. The terms with e are the derivatives of lp, H, L, M and p by the
@@ -233,6 +237,7 @@ class GradientBound {
     double mean_error;  // sum p e
     double radius;      // of g
     double max;         // m
+    double log_sum;     // ln s
     double row_term;    // u32 (4 (8 + |ln s|) + d) + r
     double floor;       // 2 f max(1, size)
   };
@@ -243,6 +248,7 @@ class GradientBound {
              row.mean_error,
              gradient.logprob.radius(),
              row.max,
+             std::log(row.sum),
              unit_roundoff(DType::f32) * (4 * (8 + std::abs(std::log(row.sum))) + serial_adds) +
                  offset_rounding(row),
              kVanishingF32 * std::max(1.0, gradient_size(row, gradient))},
@@ -280,11 +286,20 @@ class GradientBound {
   /// Returns the part of computation() that is not the floor.
   double roundings(double x, double p, bool is_target, double logit_error) const {
     const double u4 = 4 * unit_roundoff(DType::f32);
+    const double of_p = probability_error(x, p, logit_error);
+    const double of_logprob =
+        times(row_.largest, of_p + u4 * std::abs(p - (is_target ? 1.0 : 0.0)));
+    return has_terms_ ? of_logprob + of_terms(x, p, of_p) : of_logprob;
+  }
+
+  /// Returns the error of p: p D, or above D = 1 what an exponent that is off by D makes of it.
+  double probability_error(double x, double p, double logit_error) const {
+    const double u4 = 4 * unit_roundoff(DType::f32);
     const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
-    const double relative =
-        p * (row_.row_term + u4 * distance) + u4 * std::abs(p - (is_target ? 1.0 : 0.0));
-    const double of_logprob = times(row_.largest, relative + p * (logit_error + row_.mean_error));
-    return has_terms_ ? of_logprob + of_terms(x, p, logit_error) : of_logprob;
+    const double relative = row_.row_term + u4 * distance + logit_error + row_.mean_error;
+    if (!(relative > 1) || is_minus_infinity(x)) return p * relative;
+    const double log_probability = x - row_.max - row_.log_sum;
+    return std::max(p * relative, std::exp(std::min(0.0, log_probability + relative)));
   }
 
   /// Returns the error that the intervals of d loss / d numbers may add: in one direction for all
@@ -331,12 +346,10 @@ class GradientBound {
     return p > 0 ? x - row_.max + terms_.spread : 0;
   }
 
-  /// Returns the summands of the row terms.
-  double of_terms(double x, double p, double logit_error) const {
+  /// Returns the summands of the row terms. `of_p`: the error of p.
+  double of_terms(double x, double p, double of_p) const {
     if (is_minus_infinity(x)) return 0;
     const double u4 = 4 * unit_roundoff(DType::f32);
-    const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
-    const double of_p = p * (row_.row_term + u4 * distance + logit_error + row_.mean_error);  // p D
     const double of_entropy =
         of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound;
     const double of_mean =

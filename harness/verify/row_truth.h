@@ -38,6 +38,7 @@ struct RowTruth {
   double mean_logprob_error = 0;  // (1/V) sum e over logits that are not -inf + (F/V) sum p e
   double sum_p2_error = 0;        // sum 2 p |p - sum p^2| e
   double mean_logit_error = 0;    // (1/F) sum e over logits that are not -inf
+  // Both errors of means also hold what they lose where the largest float32 stands for a logit.
   // Roundings in proportion to the logits that bounds allow for (bounds.h).
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared

@@ -41,6 +41,18 @@ void add_errors(std::span<const double> logits, std::span<const double> errors, 
   row.mean_logit_error = of_finite / row.finite_share();
 }
 
+/// Adds to means what they lose where the largest float32 stands for a logit beyond it.
+void add_overflow_of_means(std::span<const double> logits, RowTruth& row) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (row.smallest >= -kLargest && row.max <= kLargest) return;
+  double lost = 0;
+  for (const double x : logits) {
+    if (std::isfinite(x)) lost += std::max(0.0, std::abs(x) - kLargest) / row.vocab;
+  }
+  row.mean_logprob_error += lost;
+  row.mean_logit_error += lost / row.finite_share();
+}
+
 /// True if logits have probabilities: no NaN, no inf, and not -inf alone.
 bool have_probabilities(std::span<const double> logits) {
   bool all_below_infinity = true;
@@ -86,6 +98,7 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
   row.ties_with_lower = largest_before == row.target_logit;
   row.logprob = row.target_logit - row.max - std::log(row.sum);
   if (!errors.empty()) add_errors(logits, errors, row);
+  add_overflow_of_means(logits, row);
   return row;
 }
 

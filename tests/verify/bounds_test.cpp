@@ -3,6 +3,7 @@
 #include "harness/verify/bounds.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -112,6 +113,26 @@ TEST(Bounds, ErrorsOfLogitsMoveProbabilities) {
                     given.computation(logits[v], p[v], v == 2),
                 0.25 * p[v] * (errors[v] + row.mean_error), 1e-18);
   }
+}
+
+TEST(Bounds, ExponentsThatAreOffByMoreThanOneMakeAnyProbability) {
+  // As float64 logits around -1e12 are read as float32.
+  RowTruth row = row_truth(std::vector<double>{-1e12, -1e12 + 27, -1e12 - 60}, 1);
+  const GradientBound exact(row, 0.25, DType::f32, 12);
+  EXPECT_LT(exact.roundings(-1e12 - 60, std::exp(-87.0), false, 0), 1e-6);
+  row.reads_as_float32 = true;
+  const GradientBound bound(row, 0.25, DType::f32, 12);
+  EXPECT_NEAR(bound.roundings(-1e12 - 60, std::exp(-87.0), false, 0), 0.25, 1e-12);
+  // A probability of 0 stays one: of -inf, and of masks that no rounding brings near.
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(bound.probability_error(-inf, 0, 0), 0);
+  EXPECT_EQ(bound.probability_error(-3e38, 0, 0), 0);
+}
+
+TEST(Bounds, ErrorsUpToOneMoveAProbabilityInProportion) {
+  const GradientBound bound(row_truth(std::vector<double>{0.0, 0.0}, 0), 1, DType::f32, 12);
+  EXPECT_NEAR(bound.probability_error(0, 0.5, 0.5), 0.25, 1e-5);
+  EXPECT_NEAR(bound.probability_error(-20, 1e-9, 3), std::exp(3 - 20 - std::log(2.0)), 1e-12);
 }
 
 TEST(Bounds, GradientBoundSeesFourPerMille) {

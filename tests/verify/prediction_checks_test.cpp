@@ -74,6 +74,16 @@ TEST(PredictionChecks, AMeanWhoseSumOverflowsFloat32MayBeMinusInfinity) {
   EXPECT_FALSE(alone.truth.rows[0].may_overflow(RowTerm::mean_logprob));
 }
 
+TEST(PredictionChecks, TheLargestFloat32MayStandForALogitBeyond) {
+  constexpr double kLowest = std::numeric_limits<float>::lowest();
+  const OneRow row(DType::f64, {0, 2 * kLowest}, 0);
+  EXPECT_TRUE(prediction_passes(row, RowTerm::mean_logit, kLowest));
+  EXPECT_TRUE(prediction_passes(row, RowTerm::mean_logit, kLowest / 2));
+  EXPECT_TRUE(prediction_passes(row, RowTerm::mean_logit, -HUGE_VAL));
+  EXPECT_FALSE(prediction_passes(row, RowTerm::mean_logit, kLowest / 4));
+  EXPECT_FALSE(prediction_passes(row, RowTerm::mean_logit, 0));
+}
+
 /// The only top-1 that passes; -1 for either.
 int right_top1(DType dtype, const std::vector<double>& logits, std::int32_t target) {
   const OneRow row(dtype, logits, target);

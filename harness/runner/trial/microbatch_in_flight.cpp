@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/trial/microbatch_in_flight.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -51,8 +52,15 @@ std::optional<SkipReason> not_in_flight(const TrialSetup& setup) {
   return std::nullopt;
 }
 
+double rounding_norm(const Truth& truth) {
+  double squared = 0;
+  for (const Enclosure& g : truth.objective.grad_logprob) squared += g.value * g.value;
+  const double norm = 64 * unit_roundoff(DType::f32) * std::sqrt(squared);
+  return std::isfinite(norm) ? norm : 0;
+}
+
 std::optional<double> distance_in_flight(const std::vector<double>& first,
-                                         const std::vector<double>& again) {
+                                         const std::vector<double>& again, double roundings) {
   constexpr double kLimit = 0.01;
   double error = 0;
   double size = 0;
@@ -62,7 +70,7 @@ std::optional<double> distance_in_flight(const std::vector<double>& first,
     error += (again[k] - first[k]) * (again[k] - first[k]);
     size += first[k] * first[k];
   }
-  if (error <= kLimit * kLimit * size) return std::nullopt;
+  if (error <= std::max(kLimit * kLimit * size, roundings * roundings)) return std::nullopt;
   return std::sqrt(error / size);
 }
 

@@ -35,10 +35,15 @@ class MicrobatchInFlight {
 /// Returns a reason if no second microbatch runs beside the packs of a trial.
 std::optional<SkipReason> not_in_flight(const TrialSetup& setup);
 
+/// Returns a norm below which a gradient is nothing but roundings: 64 units in the last place of
+/// float32 of the norm of d loss / d logprob. With a certain label no more than that is left.
+double rounding_norm(const Truth& truth);
+
 /// Returns |again - first| / |first| (Euclidean norms) if it is more than a hundredth, which no
-/// order of additions explains, nullopt otherwise. Elements that are not finite in both are left
-/// out; one that is finite in `first` alone gives infinity.
+/// order of additions explains, and |again - first| exceeds `roundings`; nullopt otherwise.
+/// Elements that are not finite in both are left out; one that is finite in `first` alone gives
+/// infinity.
 std::optional<double> distance_in_flight(const std::vector<double>& first,
-                                         const std::vector<double>& again);
+                                         const std::vector<double>& again, double roundings);
 
 }  // namespace lossgrid

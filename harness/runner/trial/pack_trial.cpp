@@ -236,9 +236,10 @@ class PackTrial {
   void check_in_flight(const std::vector<double>& first) {
     std::optional<double> apart;
     if (!result_.same_bits_again) {
-      apart = distance_in_flight(first, tensors_->row_gradient());
+      const double roundings = rounding_norm(truth_);
+      apart = distance_in_flight(first, tensors_->row_gradient(), roundings);
       const auto [weight_again, weight_first] = tensors_->weight_gradients();
-      if (!apart) apart = distance_in_flight(weight_first, weight_again);
+      if (!apart) apart = distance_in_flight(weight_first, weight_again, roundings);
     }
     result_.add_invariant(
         "microbatches_in_flight", !apart,

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
@@ -137,6 +137,14 @@ TEST(MicrobatchesInFlight, FindsStateOutsideOfThePlan) {
 TEST(MicrobatchesInFlight, LeavesOtherOrdersOfAdditionsToTheVerdictOnBits) {
   mix_up = [](LossGradients& gradients) { next_bits(static_cast<float*>(gradients.logits)[0]); };
   EXPECT_EQ(failures_of_pass(share_state), "run_to_run ");
+}
+
+TEST(MicrobatchesInFlight, LeaveRoundingsOfAGradientThatIsNothingElse) {
+  mix_up = [](LossGradients& gradients) { static_cast<float*>(gradients.logits)[0] += 1e-9f; };
+  EXPECT_EQ(failures_of_pass(share_state, "lens=5 vocab=1 mask=all"), "run_to_run ");
+  mix_up = [](LossGradients& gradients) { static_cast<float*>(gradients.logits)[0] += 1e-3f; };
+  EXPECT_THAT(failures_of_pass(share_state, "lens=5 vocab=1 mask=all"),
+              ::testing::HasSubstr("microbatches_in_flight"));
 }
 
 TEST(MicrobatchesInFlight, RunWhereTheyCan) {
