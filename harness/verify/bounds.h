@@ -286,20 +286,27 @@ class GradientBound {
   /// Returns the part of computation() that is not the floor.
   double roundings(double x, double p, bool is_target, double logit_error) const {
     const double u4 = 4 * unit_roundoff(DType::f32);
-    const double of_p = probability_error(x, p, logit_error);
-    const double of_logprob =
-        times(row_.largest, of_p + u4 * std::abs(p - (is_target ? 1.0 : 0.0)));
-    return has_terms_ ? of_logprob + of_terms(x, p, of_p) : of_logprob;
+    const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
+    const double relative =
+        p * (row_.row_term + u4 * distance) + u4 * std::abs(p - (is_target ? 1.0 : 0.0));
+    const double of_logprob = times(row_.largest, relative + p * (logit_error + row_.mean_error) +
+                                                      beyond_proportion(x, p, logit_error));
+    return has_terms_ ? of_logprob + of_terms(x, p, logit_error) : of_logprob;
   }
 
-  /// Returns the error of p: p D, or above D = 1 what an exponent that is off by D makes of it.
-  double probability_error(double x, double p, double logit_error) const {
-    const double u4 = 4 * unit_roundoff(DType::f32);
+  /// Returns D.
+  double relative_error(double x, double p, double logit_error) const {
     const double distance = p > 0 ? std::abs(x - row_.max) : 0.0;
-    const double relative = row_.row_term + u4 * distance + logit_error + row_.mean_error;
-    if (!(relative > 1) || is_minus_infinity(x)) return p * relative;
+    return row_.row_term + 4 * unit_roundoff(DType::f32) * distance + logit_error + row_.mean_error;
+  }
+
+  /// Returns what the error of p is above p D: above D = 1, where an exponent that is off by D
+  /// makes more of it.
+  double beyond_proportion(double x, double p, double logit_error) const {
+    const double relative = relative_error(x, p, logit_error);
+    if (!(relative > 1) || is_minus_infinity(x)) return 0;
     const double log_probability = x - row_.max - row_.log_sum;
-    return std::max(p * relative, std::exp(std::min(0.0, log_probability + relative)));
+    return std::max(0.0, std::exp(std::min(0.0, log_probability + relative)) - p * relative);
   }
 
   /// Returns the error that the intervals of d loss / d numbers may add: in one direction for all
@@ -346,10 +353,12 @@ class GradientBound {
     return p > 0 ? x - row_.max + terms_.spread : 0;
   }
 
-  /// Returns the summands of the row terms. `of_p`: the error of p.
-  double of_terms(double x, double p, double of_p) const {
+  /// Returns the summands of the row terms.
+  double of_terms(double x, double p, double logit_error) const {
     if (is_minus_infinity(x)) return 0;
     const double u4 = 4 * unit_roundoff(DType::f32);
+    const double of_p =
+        p * relative_error(x, p, logit_error) + beyond_proportion(x, p, logit_error);  // p D
     const double of_entropy =
         of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound;
     const double of_mean =

@@ -41,14 +41,19 @@ void add_errors(std::span<const double> logits, std::span<const double> errors, 
   row.mean_logit_error = of_finite / row.finite_share();
 }
 
-/// Adds to means what they lose where the largest float32 stands for a logit beyond it.
-void add_overflow_of_means(std::span<const double> logits, RowTruth& row) {
+/// Returns how far a logit is beyond the largest float32, which may stand for it.
+double beyond_float32(double logit) {
   constexpr double kLargest = std::numeric_limits<float>::max();
-  if (row.smallest >= -kLargest && row.max <= kLargest) return;
+  constexpr double kLargestOverflow = 1e300;  // sums of errors are finite: 0 times them is 0
+  if (!std::isfinite(logit)) return 0;
+  return std::clamp(std::abs(logit) - kLargest, 0.0, kLargestOverflow);
+}
+
+/// Adds to the errors of means what they lose by that.
+void add_overflow_of_means(std::span<const double> logits, RowTruth& row) {
+  if (beyond_float32(row.smallest) == 0 && beyond_float32(row.max) == 0) return;
   double lost = 0;
-  for (const double x : logits) {
-    if (std::isfinite(x)) lost += std::max(0.0, std::abs(x) - kLargest) / row.vocab;
-  }
+  for (const double x : logits) lost += beyond_float32(x) / row.vocab;
   row.mean_logprob_error += lost;
   row.mean_logit_error += lost / row.finite_share();
 }
@@ -114,14 +119,8 @@ void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int6
 
 namespace {
 
-/// Adds to errors[k] how far logits[k] is beyond the largest float32, which may stand for it.
 void add_overflow(std::span<const double> logits, std::span<double> errors) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  constexpr double kLargestOverflow = 1e300;  // sums of errors are finite: 0 times them is 0
-  for (std::size_t k = 0; k < logits.size(); ++k) {
-    if (!std::isfinite(logits[k])) continue;
-    errors[k] += std::clamp(std::abs(logits[k]) - kLargest, 0.0, kLargestOverflow);
-  }
+  for (std::size_t k = 0; k < logits.size(); ++k) errors[k] += beyond_float32(logits[k]);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST(Bounds, EntropyBoundIsTheFormulaAndSeesAWrongSign) {
   EXPECT_LT(entropy_bound(row, 10), 1e-4 * row.entropy());
 }
 
-TEST(Bounds, WhatTheObjectiveMayAddGoesWithTheColumn) {
+TEST(Bounds, ErrorsOfTheObjectiveScaleWithTheColumn) {
   const RowTruth row = row_truth(std::vector<double>{0.0, 0.0}, 0);
   const GradientBound bound(row, Enclosure::around(0.25, 0.125), DType::f32, 12);
   EXPECT_DOUBLE_EQ(bound.objective(0, 0.5, true), 0.0625);
@@ -125,14 +125,15 @@ TEST(Bounds, ExponentsThatAreOffByMoreThanOneMakeAnyProbability) {
   EXPECT_NEAR(bound.roundings(-1e12 - 60, std::exp(-87.0), false, 0), 0.25, 1e-12);
   // A probability of 0 stays one: of -inf, and of masks that no rounding brings near.
   const double inf = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(bound.probability_error(-inf, 0, 0), 0);
-  EXPECT_EQ(bound.probability_error(-3e38, 0, 0), 0);
+  EXPECT_EQ(bound.beyond_proportion(-inf, 0, 0), 0);
+  EXPECT_EQ(bound.beyond_proportion(-3e38, 0, 0), 0);
 }
 
 TEST(Bounds, ErrorsUpToOneMoveAProbabilityInProportion) {
   const GradientBound bound(row_truth(std::vector<double>{0.0, 0.0}, 0), 1, DType::f32, 12);
-  EXPECT_NEAR(bound.probability_error(0, 0.5, 0.5), 0.25, 1e-5);
-  EXPECT_NEAR(bound.probability_error(-20, 1e-9, 3), std::exp(3 - 20 - std::log(2.0)), 1e-12);
+  EXPECT_EQ(bound.beyond_proportion(0, 0.5, 0.5), 0);
+  EXPECT_NEAR(bound.beyond_proportion(-20, 1e-9, 3), std::exp(3 - 20 - std::log(2.0)) - 3e-9,
+              1e-12);
 }
 
 TEST(Bounds, GradientBoundSeesFourPerMille) {
