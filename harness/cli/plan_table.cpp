@@ -101,7 +101,6 @@ std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit,
       "--json FILE has all");
   const std::size_t width = style.columns_up_to(kWidth);
   std::string skipped;
-  bool upstream_rows = false;
   const CaseSpec* last = nullptr;
   for (const PlannedGrid& planned : plans) {
     if (last == nullptr || *last != planned.spec) {
@@ -116,24 +115,13 @@ std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit,
                                format_grid(planned.grid), format_case(planned.spec), fit.reason);
       }
     }
-    for (const UpstreamMemory& memory : planned.upstream) {
-      table.add_row({"upstream: " + memory.name, format_grid(planned.grid), "-",
-                     format_bytes(memory.bytes), "-", "-", "-", "-", "-", "-", "-", "-"});
-      upstream_rows = true;
-    }
   }
   // clang-format off
-  std::string out = wrapped(
+  const std::string out = wrapped(
       "Predicted, of one rank of the stage with the loss and one pack; nothing ran. Peak: inputs, "
       "workspace, and what is held then: outputs by token from the forward pass on, gradients in "
       "the backward pass. Wire: bytes that a rank sends in ring algorithms.",
       width);
-  if (upstream_rows) {
-    out += wrapped(
-        "Upstream: temporaries of NeMo-RL's and AReaL's losses for the same pack, as formulas "
-        "(harness/loss/upstream_memory.h).",
-        width);
-  }
   // clang-format on
   return out + table.text(style) + skipped;
 }

@@ -14,13 +14,11 @@
 
 namespace lossgrid {
 
-/// One case on one grid: the needs of its implementations, or the largest case that fits, and the
-/// needs of upstream code.
+/// One case on one grid: the needs of its implementations, or the largest case that fits.
 struct PlannedGrid {
   CaseSpec spec;
   Grid grid;
   std::vector<Fit> fits;  // without --fit only their rows are set
-  std::vector<UpstreamMemory> upstream;
 };
 
 /// Returns the table of all plans, with a column for what fits where `with_fit`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading of external implementations: from the files of users to entries of the registry. The
-// class that runs them (impls/external.cpp) registers itself here, since it is built on the
-// strategies.
+// class that runs them (impls/adapters/external.cpp) registers itself here, since it is built on
+// the strategies.
 #pragma once
 
 #include <chrono>

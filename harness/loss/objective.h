@@ -32,6 +32,7 @@
 #include "harness/loss/enclosure.h"
 #include "harness/loss/metric.h"
 #include "harness/loss/objective_kernels.h"
+#include "harness/loss/objective_option.h"
 #include "harness/loss/objective_tokens.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "harness/problem/batch/packed_batch.h"
@@ -188,8 +189,6 @@ std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective)
 /// Adds the metrics about predictions (prediction_metrics.cpp).
 std::unique_ptr<Objective> with_predictions(std::unique_ptr<Objective> objective);
 
-using ObjectiveOptions = std::map<std::string, std::string>;  // values as JSON text
-
 struct ObjectiveEntry {
   std::string kind;
   std::string summary;
@@ -197,7 +196,9 @@ struct ObjectiveEntry {
   /// is not allowed.
   std::function<std::unique_ptr<Objective>(const ObjectiveOptions&)> make;
   /// Returns every option with its value, given or by default. Throws as make does.
-  std::function<ObjectiveOptions(const ObjectiveOptions&)> all_options = {};
+  std::function<std::vector<OptionDescription>(const ObjectiveOptions&)> describe = {};
+  /// Returns every option with its default, also those that exist beside others alone.
+  std::function<std::vector<OptionDescription>()> document = {};
 };
 
 }  // namespace lossgrid

@@ -122,8 +122,16 @@ const ObjectiveEntry& find_objective(std::string_view kind) {
   return entry->second;
 }
 
+std::vector<OptionDescription> describe_options(const ObjectiveSpec& spec) {
+  return find_objective(spec.kind).describe(spec.options);
+}
+
 ObjectiveSpec with_all_options(const ObjectiveSpec& spec) {
-  return {spec.kind, find_objective(spec.kind).all_options(spec.options)};
+  ObjectiveSpec all{spec.kind, {}};
+  for (OptionDescription& option : describe_options(spec)) {
+    all.options[option.name] = std::move(option.value);
+  }
+  return all;
 }
 
 std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics,

@@ -76,6 +76,9 @@ const ImplementationEntry* find_implementation(std::string_view text);
 /// Returns the entry of an objective. Throws bad_input with the known kinds.
 const ObjectiveEntry& find_objective(std::string_view kind);
 
+/// Returns the options of an objective with their values, given or by default. Throws bad_input.
+std::vector<OptionDescription> describe_options(const ObjectiveSpec& spec);
+
 /// Returns the same objective with every option written out, defaults included. Throws bad_input.
 ObjectiveSpec with_all_options(const ObjectiveSpec& spec);
 

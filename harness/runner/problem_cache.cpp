@@ -9,8 +9,8 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/case/case_keys.h"
 #include "harness/runner/plan/memory_plan.h"
-#include "harness/verify/unpadded_batch.h"
-#include "harness/verify/usable_truth.h"
+#include "harness/verify/truth/unpadded_batch.h"
+#include "harness/verify/truth/usable_truth.h"
 
 namespace lossgrid {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "harness/core/skip_reason.h"
-#include "harness/verify/truth.h"
+#include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
 

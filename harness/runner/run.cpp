@@ -12,7 +12,7 @@
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
 #include "harness/runner/verdict/trial_verdict.h"
-#include "harness/verify/unpadded_batch.h"
+#include "harness/verify/truth/unpadded_batch.h"
 
 namespace lossgrid {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "harness/device/gemm.h"
-#include "impls/strategy.h"
+#include "impls/toolkit/strategy.h"
 
 namespace lossgrid {
 

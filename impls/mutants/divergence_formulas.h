@@ -10,7 +10,7 @@
 
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/row_formulas.h"
-#include "impls/steps.h"
+#include "impls/toolkit/steps.h"
 
 namespace lossgrid {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "harness/loss/objective.h"
-#include "impls/objectives/dpo.h"
+#include "impls/objectives/pairs/dpo.h"
 
 namespace lossgrid {
 

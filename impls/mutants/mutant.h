@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "impls/strategy.h"
+#include "impls/toolkit/strategy.h"
 
 namespace lossgrid {
 

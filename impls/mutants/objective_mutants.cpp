@@ -7,8 +7,8 @@
 
 #include "impls/mutants/mutant.h"
 #include "impls/mutants/wrong_formulas.h"
-#include "impls/objectives/clipped_pg.h"
-#include "impls/objectives/dpo.h"
+#include "impls/objectives/clipped_pg/clipped_pg.h"
+#include "impls/objectives/pairs/dpo.h"
 
 namespace lossgrid {
 namespace {

@@ -11,8 +11,8 @@
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "impls/mutants/mutant.h"
-#include "impls/objectives/kto.h"
 #include "impls/objectives/objective_options.h"
+#include "impls/objectives/pairs/kto.h"
 
 namespace lossgrid {
 namespace {

@@ -117,7 +117,7 @@ void dropped_tokens_trained(PackedBatch& batch) {
 /// Returns the objective if it drops tokens, else null.
 std::unique_ptr<Objective> that_drops(const ObjectiveSpec& spec) {
   return with_formulas<ClippedPgFormulas>(spec, [](const ClippedPgOptions& o) {
-    return o.nonfinite_generation_logprobs == LackOfGeneration::drop;
+    return o.nonfinite_generation_logprobs == NonfiniteGeneration::drop;
   });
 }
 
@@ -204,7 +204,7 @@ const RegisteredMutant proximal_mutants[] = {
         .objective =
             [](const ObjectiveSpec& spec) {
               return with_formulas<LackingTokensTakePart>(spec, [](const ClippedPgOptions& o) {
-                return o.takes_lack_of_generation() && o.rejects();
+                return o.zero_weights_nonfinite() && o.rejects();
               });
             },
         .rejected_by = "loss",

@@ -79,7 +79,7 @@ bool products_for_means(ClippedPgOptions& options) {
 }
 
 bool takes_lack(const ClippedPgOptions& options) {
-  return options.takes_lack_of_generation();
+  return options.zero_weights_nonfinite();
 }
 
 /// `LackingWeightClamped`: the logarithm of a weight is at most 20, also where there is none.
@@ -264,7 +264,7 @@ const RegisteredMutant rejection_mutants[] = {
         .objective =
             [](const ObjectiveSpec& spec) {
               return with_formulas<LackingWeightInMask>(spec, [](const ClippedPgOptions& o) {
-                return o.takes_lack_of_generation() && o.masks_sequences();
+                return o.zero_weights_nonfinite() && o.masks_sequences();
               });
             },
         .rejected_by = "loss",

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "impls/mutants/mutant.h"
-#include "impls/objectives/bradley_terry.h"
+#include "impls/objectives/pairs/bradley_terry.h"
 
 namespace lossgrid {
 namespace {

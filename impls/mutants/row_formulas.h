@@ -14,7 +14,7 @@
 #include "impls/kernels/kept_columns.h"
 #include "impls/kernels/transformed_logit.h"
 #include "impls/mutants/host_step.h"
-#include "impls/steps.h"
+#include "impls/toolkit/steps.h"
 
 namespace lossgrid {
 

@@ -6,7 +6,7 @@
 
 #include "harness/device/memory/host_view.h"
 #include "impls/mutants/mutant.h"
-#include "impls/objectives/value.h"
+#include "impls/objectives/value/value.h"
 
 namespace lossgrid {
 namespace {

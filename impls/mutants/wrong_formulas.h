@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "impls/objectives/clipped_pg.h"
+#include "impls/objectives/clipped_pg/clipped_pg.h"
 
 namespace lossgrid {
 

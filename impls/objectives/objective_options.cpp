@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/objective_options.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -39,92 +39,145 @@ std::optional<double> as_number(const std::string& text) {
   return value.get<double>();
 }
 
-std::optional<std::string> as_one_of(const std::string& text,
-                                     const std::vector<std::string>& names) {
+std::optional<std::size_t> as_one_of(const std::string& text, const OptionNames& names) {
   const Json value = Json::parse(text, nullptr, false);
   if (!value.is_string()) return std::nullopt;
-  const auto found = std::find(names.begin(), names.end(), value.get<std::string>());
-  return found == names.end() ? std::nullopt : std::optional(*found);
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    if (value.get<std::string>() == names[k].name) return k;
+  }
+  return std::nullopt;
+}
+
+std::string joined(const OptionNames& names) {
+  std::vector<std::string> texts;
+  for (const OptionName& name : names) texts.emplace_back(name.name);
+  return join(texts, ", ");
+}
+
+std::string as_text(const std::optional<double>& number) {
+  return number ? Json(*number).dump() : "null";
 }
 
 }  // namespace
 
-const std::string* OptionReader::find(const std::string& option) const {
-  known_.push_back(option);
+const std::string* OptionReader::begin(const char* option, const OptionText& text) const {
+  described_.push_back({option, text.effect, text.upstream, text.rule.text, "", "", {}, {}});
   const auto at = options_.find(option);
   return at == options_.end() ? nullptr : &at->second;
 }
 
-template <typename T>
-T OptionReader::note(const std::string& option, T value) const {
-  if constexpr (requires { value.has_value(); }) {
-    values_[option] = value ? Json(*value).dump() : "null";
-  } else {
-    values_[option] = Json(value).dump();
+void OptionReader::end(std::string fallback, std::string value) const {
+  described_.back().fallback = std::move(fallback);
+  described_.back().value = std::move(value);
+}
+
+void OptionReader::note_names(const OptionNames& names) const {
+  OptionDescription& described = described_.back();
+  for (const OptionName& name : names) {
+    const std::string text = Json(name.name).dump();
+    described.choices.push_back(text);
+    if (*name.frameworks != 0) described.frameworks[text] = name.frameworks;
   }
+}
+
+void OptionReader::require_rule(const NumberRule& rule, double value, const char* more) const {
+  if (rule.holds == nullptr || rule.holds(value) || !broken_.empty()) return;
+  broken_ = fmt::format("{} {}{}", described_.back().name, rule.text, more);
+}
+
+void OptionReader::read(const char* option, bool& member, const OptionText& text) const {
+  const std::string* given = begin(option, text);
+  described_.back().choices = {"true", "false"};
+  const bool fallback = member;
+  if (given != nullptr) {
+    const Json value = Json::parse(*given, nullptr, false);
+    if (!value.is_boolean()) refuse(owner_, option, *given, "true or false");
+    member = value.get<bool>();
+  }
+  end(Json(fallback).dump(), Json(member).dump());
+}
+
+void OptionReader::read(const char* option, double& member, const OptionText& text) const {
+  const std::string* given = begin(option, text);
+  const std::string fallback = Json(member).dump();
+  described_.back().choices = {"0.0", fallback};
+  if (given != nullptr) {
+    const std::optional<double> value = as_number(*given);
+    if (!value) refuse(owner_, option, *given, "a number");
+    member = *value;
+    require_rule(text.rule, member, "");
+  }
+  end(fallback, Json(member).dump());
+}
+
+void OptionReader::read(const char* option, std::optional<double>& member,
+                        const OptionText& text) const {
+  const std::string* given = begin(option, text);
+  const std::string fallback = as_text(member);
+  described_.back().choices = {"null"};
+  if (member) described_.back().choices.push_back(fallback);
+  if (given != nullptr && is_null(*given)) {
+    member = std::nullopt;
+  } else if (given != nullptr) {
+    member = as_number(*given);
+    if (!member) refuse(owner_, option, *given, "a number or null");
+    require_rule(text.rule, *member, ", or null");
+  }
+  end(fallback, as_text(member));
+}
+
+bool OptionReader::flag(const char* option, const OptionText& text) const {
+  bool value = false;
+  read(option, value, text);
   return value;
 }
 
-void OptionReader::note_names(const std::string& option,
-                              const std::vector<std::string>& names) const {
-  std::vector<std::string>& texts = choices_[option];
-  texts.clear();
-  for (const std::string& name : names) texts.push_back(Json(name).dump());
+double OptionReader::number(const char* option, double fallback, const OptionText& text) const {
+  read(option, fallback, text);
+  return fallback;
 }
 
-bool OptionReader::flag(const std::string& option, bool fallback) const {
-  choices_[option] = {"true", "false"};
-  const std::string* text = find(option);
-  if (text == nullptr) return note(option, fallback);
-  const Json value = Json::parse(*text, nullptr, false);
-  if (!value.is_boolean()) refuse(owner_, option, *text, "true or false");
-  return note(option, value.get<bool>());
+std::optional<double> OptionReader::optional_number(const char* option,
+                                                    std::optional<double> fallback,
+                                                    const OptionText& text) const {
+  read(option, fallback, text);
+  return fallback;
 }
 
-double OptionReader::number(const std::string& option, double fallback) const {
-  choices_[option] = {"0.0", Json(fallback).dump()};
-  const std::string* text = find(option);
-  if (text == nullptr) return note(option, fallback);
-  const std::optional<double> value = as_number(*text);
-  if (!value) refuse(owner_, option, *text, "a number");
-  return note(option, *value);
+std::size_t OptionReader::index(const char* option, std::size_t fallback, const OptionNames& names,
+                                const OptionText& text) const {
+  const std::string* given = begin(option, text);
+  note_names(names);
+  std::size_t at = fallback;
+  if (given != nullptr) {
+    const std::optional<std::size_t> found = as_one_of(*given, names);
+    if (!found) refuse(owner_, option, *given, "one of " + joined(names));
+    at = *found;
+  }
+  end(Json(names[fallback].name).dump(), Json(names[at].name).dump());
+  return at;
 }
 
-std::optional<double> OptionReader::optional_number(const std::string& option,
-                                                    std::optional<double> fallback) const {
-  choices_[option] = {"null"};
-  if (fallback) choices_[option].push_back(Json(*fallback).dump());
-  const std::string* text = find(option);
-  if (text == nullptr) return note(option, fallback);
-  if (is_null(*text)) return note(option, std::optional<double>());
-  const std::optional<double> value = as_number(*text);
-  if (!value) refuse(owner_, option, *text, "a number or null");
-  return note(option, value);
-}
-
-std::string OptionReader::one_of(const std::string& option, const std::vector<std::string>& names,
-                                 const std::string& fallback) const {
-  note_names(option, names);
-  const std::string* text = find(option);
-  if (text == nullptr) return note(option, fallback);
-  const std::optional<std::string> value = as_one_of(*text, names);
-  if (!value) refuse(owner_, option, *text, "one of " + join(names, ", "));
-  return note(option, *value);
-}
-
-std::optional<std::string> OptionReader::optional_one_of(
-    const std::string& option, const std::vector<std::string>& names) const {
-  note_names(option, names);
-  choices_[option].emplace_back("null");
-  const std::string* text = find(option);
-  if (text == nullptr || is_null(*text)) return note(option, std::optional<std::string>());
-  const std::optional<std::string> value = as_one_of(*text, names);
-  if (!value) refuse(owner_, option, *text, "one of " + join(names, ", ") + " or null");
-  return note(option, value);
+std::optional<std::size_t> OptionReader::optional_index(const char* option,
+                                                        const OptionNames& names,
+                                                        const OptionText& text) const {
+  const std::string* given = begin(option, text);
+  note_names(names);
+  described_.back().choices.emplace_back("null");
+  std::optional<std::size_t> at;
+  if (given != nullptr && !is_null(*given)) {
+    at = as_one_of(*given, names);
+    if (!at) refuse(owner_, option, *given, "one of " + joined(names) + " or null");
+  }
+  end("null", at ? Json(names[*at].name).dump() : "null");
+  return at;
 }
 
 void OptionReader::require_all_known() const {
-  require_known_options(options_, known_, owner_);
+  std::vector<std::string> known;
+  for (const OptionDescription& option : described_) known.push_back(option.name);
+  require_known_options(options_, known, owner_);
+  if (!broken_.empty()) throw_bad_input("{}: {}", owner_, broken_);
 }
 
 }  // namespace lossgrid

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// OptionReader: typed reading of an objective's options, whose values are JSON text. Every read
-// names the option, its type and its default once; a value of another type is bad input, and
-// require_all_known() refuses options that nothing has read. Messages are one line that begins with
-// the objective. An objective registers with a function that reads its options and one that makes
-// it of them:
+// OptionReader: the list of an objective's options, written as reads of them. A read names the
+// option, the member that has its default and takes its value, and its text; a value of another
+// type or beyond its rule is bad input, and so is an option that no read names. Messages are one
+// line that begins with the objective. Refusals, defaults, documentation and the diagnosis follow
+// from the same reads. An objective registers with a function that reads its options and one that
+// makes it of them:
 //
 //   const Registered registered_nll{objective_entry(
 //       "nll", "negative log-likelihood",
-//       [](const OptionReader& reader) { return reader.flag("token_level_loss", true); },
+//       [](const OptionReader& reader) {
+//         bool token_level = true;
+//         reader.read("token_level_loss", token_level, {"a mean over tokens"});
+//         return token_level;
+//       },
 //       [](bool token_level) { return std::make_unique<NllObjective>(token_level); })};
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,9 +24,39 @@
 #include <vector>
 
 #include "harness/loss/objective.h"
-#include "harness/loss/objective_choices.h"
 
 namespace lossgrid {
+
+/// The numbers that an option takes.
+struct NumberRule {
+  const char* text = "";  // "must be above 0"; empty: all
+  bool (*holds)(double) = nullptr;
+};
+
+inline constexpr NumberRule kAbove0{"must be above 0", [](double x) { return x > 0; }};
+inline constexpr NumberRule kNotNegative{"must not be negative", [](double x) { return x >= 0; }};
+inline constexpr NumberRule kShare{"must be in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};
+inline constexpr NumberRule kShareAbove0{"must be in (0, 1]",
+                                         [](double x) { return x > 0 && x <= 1; }};
+inline constexpr NumberRule kBelowHalf{"must be in [0, 0.5)",
+                                       [](double x) { return x >= 0 && x < 0.5; }};
+
+/// The text of an option in documentation, and its rule.
+struct OptionText {
+  const char* effect = "";
+  const char* upstream = "";  // frameworks that have it, and its names there
+  NumberRule rule = {};
+};
+
+/// A name of an enumeration, and frameworks whose definition it is.
+struct OptionName {
+  constexpr OptionName(const char* of_value, const char* of_frameworks = "")
+      : name(of_value), frameworks(of_frameworks) {}
+
+  const char* name;
+  const char* frameworks;
+};
+using OptionNames = std::vector<OptionName>;
 
 /// Reader of one objective's options. `options` and `owner` must outlive it. One thread.
 class OptionReader {
@@ -30,83 +64,84 @@ class OptionReader {
   OptionReader(const ObjectiveOptions& options, std::string_view owner)
       : options_(options), owner_(owner) {}
 
-  bool flag(const std::string& option, bool fallback) const;
+  /// Reads true or false, a finite number, or a finite number or null.
+  void read(const char* option, bool& member, const OptionText& text) const;
+  void read(const char* option, double& member, const OptionText& text) const;
+  void read(const char* option, std::optional<double>& member, const OptionText& text) const;
 
-  /// Returns a finite number; the optional one nullopt for JSON null.
-  double number(const std::string& option, double fallback) const;
-  std::optional<double> optional_number(const std::string& option,
-                                        std::optional<double> fallback) const;
-
-  /// Returns one of `names`; the optional one nullopt for JSON null.
-  std::string one_of(const std::string& option, const std::vector<std::string>& names,
-                     const std::string& fallback) const;
-  std::optional<std::string> optional_one_of(const std::string& option,
-                                             const std::vector<std::string>& names) const;
-
-  /// Returns the enumerator of one of `names`, which stand in the order of Enum; the optional one
-  /// nullopt for JSON null.
+  /// Reads one of `names`, which stand in the order of Enum; the optional one also null.
   template <typename Enum>
-  Enum enumerator(const std::string& option, const std::vector<std::string>& names,
-                  Enum fallback) const {
-    return at_name<Enum>(names, one_of(option, names, names[static_cast<std::size_t>(fallback)]));
+  void read(const char* option, Enum& member, const OptionNames& names,
+            const OptionText& text) const {
+    member = static_cast<Enum>(index(option, static_cast<std::size_t>(member), names, text));
   }
   template <typename Enum>
-  std::optional<Enum> optional_enumerator(const std::string& option,
-                                          const std::vector<std::string>& names) const {
-    const std::optional<std::string> name = optional_one_of(option, names);
-    return name ? std::optional(at_name<Enum>(names, *name)) : std::nullopt;
+  void read(const char* option, std::optional<Enum>& member, const OptionNames& names,
+            const OptionText& text) const {
+    const std::optional<std::size_t> at = optional_index(option, names, text);
+    member = at ? std::optional(static_cast<Enum>(*at)) : std::nullopt;
   }
 
-  /// Throws bad_input, with the nearest name, for an option that none of the calls above asked for.
+  /// Returns a flag whose default is false.
+  bool flag(const char* option, const OptionText& text) const;
+  /// Returns a number, or null.
+  double number(const char* option, double fallback, const OptionText& text) const;
+  std::optional<double> optional_number(const char* option, std::optional<double> fallback,
+                                        const OptionText& text) const;
+  /// Returns the place of a name; nullopt for null, the default of the optional one.
+  std::size_t index(const char* option, std::size_t fallback, const OptionNames& names,
+                    const OptionText& text) const;
+  std::optional<std::size_t> optional_index(const char* option, const OptionNames& names,
+                                            const OptionText& text) const;
+
+  /// Throws bad_input, with the nearest name, for an option that none of the calls above asked for,
+  /// and for the first number that breaks its rule. Rules of combinations come behind it.
   void require_all_known() const;
 
-  /// Returns the results of the calls above, as JSON text.
-  const ObjectiveOptions& values() const { return values_; }
-  /// Returns by option the values that a user may have meant: all names, true and false, and of
-  /// numbers the one that leaves a term out (0, or null).
-  const ObjectiveChoices& choices() const { return choices_; }
+  /// Returns the options in the order of the calls above.
+  const std::vector<OptionDescription>& described() const { return described_; }
+
+  /// True if all options are described: also those that exist beside others alone are read.
+  bool documents() const { return documents_; }
+  void document() { documents_ = true; }
 
  private:
-  template <typename Enum>
-  static Enum at_name(const std::vector<std::string>& names, const std::string& name) {
-    return static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-  }
-
-  /// The value's text, or null when the option is not given.
-  const std::string* find(const std::string& option) const;
-  void note_names(const std::string& option, const std::vector<std::string>& names) const;
-  /// Keeps the value for values().
-  template <typename T>
-  T note(const std::string& option, T value) const;
+  /// Begins the description of an option and returns its text in the case, or null if not given.
+  const std::string* begin(const char* option, const OptionText& text) const;
+  void end(std::string fallback, std::string value) const;
+  void note_names(const OptionNames& names) const;
+  void require_rule(const NumberRule& rule, double value, const char* more) const;
 
   const ObjectiveOptions& options_;
   std::string_view owner_;
-  mutable std::vector<std::string> known_;
-  mutable ObjectiveOptions values_;
-  mutable ObjectiveChoices choices_;
+  bool documents_ = false;
+  mutable std::string broken_;  // the first rule that is
+  mutable std::vector<OptionDescription> described_;
 };
 
 /// An objective made of what read(reader) returns.
 template <typename Read, typename Make>
 ObjectiveEntry objective_entry(std::string kind, std::string summary, Read read, Make make) {
-  const auto read_all = [read, kind](const ObjectiveOptions& options, auto&& use) {
-    const OptionReader reader(options, kind);
-    auto values = read(reader);
-    reader.require_all_known();
-    return use(reader, std::move(values));
-  };
   ObjectiveEntry entry;
-  entry.make = [read_all, make](const ObjectiveOptions& options) {
-    return read_all(options, [&](const OptionReader&, auto&& values) -> std::unique_ptr<Objective> {
-      return make(values);
-    });
+  entry.make = [read, make, kind](const ObjectiveOptions& options) -> std::unique_ptr<Objective> {
+    const OptionReader reader(options, kind);
+    const auto values = read(reader);
+    reader.require_all_known();
+    return make(values);
   };
-  entry.all_options = [read_all](const ObjectiveOptions& options) {
-    return read_all(options, [](const OptionReader& reader, auto&&) { return reader.values(); });
+  entry.describe = [read, kind](const ObjectiveOptions& options) {
+    const OptionReader reader(options, kind);
+    read(reader);
+    reader.require_all_known();
+    return reader.described();
   };
-  register_choices(kind, [read_all](const ObjectiveOptions& options) {
-    return read_all(options, [](const OptionReader& reader, auto&&) { return reader.choices(); });
-  });
+  entry.document = [read, kind] {
+    const ObjectiveOptions none;
+    OptionReader reader(none, kind);
+    reader.document();
+    read(reader);
+    return reader.described();
+  };
   entry.kind = std::move(kind);
   entry.summary = std::move(summary);
   return entry;

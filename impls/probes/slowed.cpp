@@ -7,7 +7,7 @@
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
-#include "impls/strategy.h"
+#include "impls/toolkit/strategy.h"
 
 namespace lossgrid {
 namespace {

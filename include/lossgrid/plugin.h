@@ -61,7 +61,8 @@ typedef struct {
 extern "C" {
 #endif
 
-/* Version of everything below. A host loads plugins of its own version only. */
+/* Version of everything below, of which a change is versioned from here on. A host loads plugins of
+ * its own version only. */
 #define LOSSGRID_PLUGIN_ABI_VERSION 1u
 
 enum {

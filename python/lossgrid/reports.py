@@ -74,14 +74,14 @@ class ReportFollower:
 def expanded(trial: Json, report: Json) -> Json:
     """Returns a trial of ``report`` with its shared parts, and with what it and its checks left
     out."""
-    shared, defaults = report.get("shared", {}), report.get("defaults", {})
+    shared, defaults = report["shared"], report["defaults"]
 
     def part(key: str, value: Any) -> Any:
         return shared[key][value] if key in shared and type(value) is int else value
 
     full = {key: [part(key, one) for one in value] if isinstance(value, list) else part(key, value)
-            for key, value in {**defaults.get("trial", {}), **trial}.items()}
-    full["checks"] = [{**defaults.get("checks", {}), **check} for check in full.get("checks", [])]
+            for key, value in {**defaults["trial"], **trial}.items()}
+    full["checks"] = [{**defaults["checks"], **check} for check in full["checks"]]
     return full
 
 
@@ -92,10 +92,10 @@ def joined(reports: Iterable[Json], arguments: List[str]) -> Json:
     trials: Dict[str, Json] = {}
     shared: Dict[str, List[Any]] = {}
     for report in all_reports:
-        begins = {key: len(shared.get(key, ())) for key in report.get("shared", {})}
+        begins = {key: len(shared.get(key, ())) for key in report["shared"]}
         for trial in report["trials"]:
             trials.setdefault(trial["id"], _moved(trial, begins))
-        for key, parts in report.get("shared", {}).items():
+        for key, parts in report["shared"].items():
             shared.setdefault(key, []).extend(parts)
     out = dict(all_reports[0])
     out["run"] = _joined_runs([report["run"] for report in all_reports], arguments)
@@ -106,7 +106,7 @@ def joined(reports: Iterable[Json], arguments: List[str]) -> Json:
     out["trials"] = list(trials.values())
     out["tables"] = {
         key: [row for report in all_reports for row in report.get("tables", {}).get(key, ())]
-        for key in ("grad_weight_error_by_chunks", "peak_memory")}
+        for key in ("grad_weight_error_by_chunks", "peak_memory", "unjudged_outputs")}
     out.setdefault("timings", [])
     out.setdefault("meter", [])
     out["shared"] = shared
@@ -135,7 +135,7 @@ def _joined_runs(runs: List[Json], arguments: List[str]) -> Json:
     out["exit_code"] = None if None in codes else max(
         codes, key=lambda code: (code not in _MILDEST_FIRST, _MILDEST_FIRST.index(code)
                                  if code in _MILDEST_FIRST else code))
-    stages = [run["stages_ns"] for run in runs if "stages_ns" in run]
+    stages = [run["stages_ns"] for run in runs if run["stages_ns"] is not None]
     if stages:
-        out["stages_ns"] = {key: sum(one.get(key, 0) for one in stages) for key in stages[0]}
+        out["stages_ns"] = {key: sum(one[key] for one in stages) for key in stages[0]}
     return out

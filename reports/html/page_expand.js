@@ -19,11 +19,11 @@ function oneOfEachRank(memory) {
       .sort((a, b) => a.rank - b.rank);
 }
 
-/// Returns the report in the full form of version 1; one of that form unchanged.
+/// Returns the report with its trials written out in full.
 function expandReport(report) {
-  const defaults = report.defaults ?? {};
+  const {defaults} = report;
   const shared = {};
-  for (const [key, list] of Object.entries(report.shared ?? {})) {
+  for (const [key, list] of Object.entries(report.shared)) {
     shared[key] = list.map((value) => withDefaults(key, value, defaults));
   }
   const expand = (key, value) => typeof value === 'number' && Object.hasOwn(shared, key) ?

@@ -2,8 +2,8 @@
 // Compact form of a report's trials, in which everything stands once. A member that an object
 // leaves out is in "defaults" of the report, under the key of the object. Parts that several trials
 // have in common are in "shared", and trials hold their place there. A record of memory that is the
-// same on several ranks has "ranks". Any part may also be written out in full, as trial_to_json
-// does; report_reader.h reads both.
+// same on several ranks has "ranks". Any part may also stand in its trial in full, as trial_to_json
+// writes it.
 #pragma once
 
 #include <cstddef>

@@ -113,13 +113,12 @@ void fields(A& a, PhaseTimeRecord& time) {
   a("kernel_launches", time.kernel_launches,
     "Kernels and products that the host gave to a GPU, of the rank with the most; 0 on the "
     "processor.",
-    {.since = Since::later_in_1, .usual = "0"});
+    {.usual = "0"});
   a("host_synchronisations", time.host_synchronisations,
-    "Times that the host waited for a GPU, of the rank with the most.",
-    {.since = Since::later_in_1, .usual = "0"});
+    "Times that the host waited for a GPU, of the rank with the most.", {.usual = "0"});
   a("predicted_ns", time.predicted_ns,
     "By the model of the machine that --machine names; without it there is none.",
-    {.left_out = !time.predicted_ns, .since = Since::later_in_1});
+    {.left_out = !time.predicted_ns});
 }
 
 }  // namespace lossgrid

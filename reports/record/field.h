@@ -20,13 +20,6 @@
 
 namespace lossgrid {
 
-/// Time at which a key came into the format. Readers accept reports without later ones.
-enum class Since {
-  first,
-  later_in_1,  // reports of version 1 exist with and without it
-  after_1_1,   // the "defaults" of early reports of version 1.1 do not have it either
-};
-
 /// Limits of values hold for each element of a list and each value of a map.
 struct Rule {
   std::optional<int> minimum = 0;  // of numbers; nullopt: no limit
@@ -44,7 +37,6 @@ struct Rule {
   bool infinite = false;  // null reads as infinity, not as NaN
   bool left_out = false;  // not written; a key that a default record leaves out may be absent
   const char* unless = nullptr;  // key that may stand instead of this one in the compact form
-  Since since = Since::first;
 
   // JSON of the value that the compact form leaves out and has in "defaults" of the report.
   const char* usual = nullptr;

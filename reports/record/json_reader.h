@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `JsonReader`: visitor of the fields of a record (field.h) that reads them from the JSON object of
-// a report, in either form (compact_report.h). Keys that are not known are passed over. Throws
-// bad_input for a missing key and for a value of another type. Internal to report_reader.cpp.
+// a report (compact_report.h). Keys that are not known are passed over. Throws bad_input for a
+// missing key and for a value of another type. Internal to report_reader.cpp.
 #pragma once
 
 #include <limits>
@@ -28,7 +28,7 @@ inline void read_name(const std::string& text, AbVerdict& verdict) {
 /// Parts of a report that its trials refer to.
 // NOLINTNEXTLINE(bugprone-exception-escape): the noexcept move constructor of the JSON library
 struct CommonParts {
-  ReportJson defaults;  // by key of an object; null in a report that writes everything out
+  ReportJson defaults = ReportJson::object();                               // by key of an object
   std::map<std::string, std::vector<ReportJson>, std::less<>> shared = {};  // by key of a trial
 };
 
@@ -76,7 +76,7 @@ class JsonReader {
     if (object_->is_object()) {
       const auto defaults = common_.defaults.find(key_);
       if (defaults != common_.defaults.end() && defaults->contains(key)) return &(*defaults)[key];
-      if (rule.left_out || rule.since != Since::first) return nullptr;
+      if (rule.left_out) return nullptr;
     }
     throw_bad_input("the key '{}' is missing", key);
   }

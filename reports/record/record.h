@@ -19,9 +19,8 @@
 
 namespace lossgrid {
 
-/// Name and version of the format, MAJOR.MINOR; the first minor version was called "1". A program
-/// reads every minor version up to its own and refuses later ones.
-inline constexpr const char* kReportFormat = "lossgrid.report/1.1";
+/// Name and version of the format. A program refuses any other version.
+inline constexpr const char* kReportFormat = "lossgrid.report/1";
 
 /// A mutant and its fate.
 struct MutantRecord {
@@ -73,20 +72,17 @@ void fields(A& a, MutantRecord& mutant) {
       "verdict", std::string(mutant.verdict()),
       "not_run: nothing in the suites applies to it. survived: a wrong implementation passes. "
       "accepted: a control passes.",
-      {.one_of = "rejected survived accepted not_run", .since = Since::later_in_1});
+      {.one_of = "rejected survived accepted not_run"});
   a("not_counted", mutant.not_counted,
     "Failed trials that do not count: its implementation fails them unchanged, too, or the check "
-    "that the catalogue names is not among those that failed.",
-    {.since = Since::later_in_1});
+    "that the catalogue names is not among those that failed.");
   a("reason", mutant.reason,
     "Reason for which no trial ran, or for which the first of these does not count; null when "
-    "there "
-    "is none.",
-    {.null = true, .since = Since::later_in_1});
+    "there is none.",
+    {.null = true});
   a("left_out", mutant.left_out,
     "Of the control of a loaded function: cases that the function fails unchanged; its mutants do "
-    "not run on them.",
-    {.since = Since::later_in_1});
+    "not run on them.");
 }
 
 /// Numbers of mutants that a suite rejects. Those to which nothing in it applies count apart.
@@ -105,8 +101,7 @@ void fields(A& a, MutationScore& score) {
   a("total", score.total, "Mutants that ran.");
   a("controls_accepted", score.controls_accepted, "Controls that passed.");
   a("controls_total", score.controls_total, "Controls that ran.");
-  a("not_run", score.not_run, "Mutants and controls to which nothing in the suites applies.",
-    {.since = Since::later_in_1});
+  a("not_run", score.not_run, "Mutants and controls to which nothing in the suites applies.");
 }
 
 /// Amount of work that a run sets out to do.
@@ -159,7 +154,7 @@ void header_fields(A& a, RunRecord& run) {
   constexpr const char* kUtc =
       "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]+)?Z$";
   a.computed("schema", kReportFormat, "Name and version of this format.",
-             {.one_of = "lossgrid.report/1 lossgrid.report/1.1"});
+             {.one_of = kReportFormat});
   const auto stages = [&] {
     for (std::size_t k = 0; k < kStages; ++k) {
       const auto stage = static_cast<Stage>(k);
@@ -186,7 +181,7 @@ void header_fields(A& a, RunRecord& run) {
     a.object_if(run.wall_ns != 0, "stages_ns",
                 "Parts of the time of the run, by stage; of ranks that run side by side the "
                 "longest. null while it runs.",
-                {.since = Since::later_in_1, .varies = true}, stages);
+                {.varies = true}, stages);
   });
   a("environment", run.environment,
     "Facts about the build and the machine that help to read the results.");
@@ -203,9 +198,7 @@ void list_fields(A& a, RunRecord& run) {
   a("ab", run.ab,
     "A/B comparisons, one for every phase of every case, grid and state of the cache; only of the "
     "command ab.",
-    {.left_out = run.command != "ab" && run.ab.empty(),
-     .since = Since::later_in_1,
-     .varies = true});
+    {.left_out = run.command != "ab" && run.ab.empty(), .varies = true});
   a("mutants", run.mutants, "Only of the command mutants.", {.left_out = run.command != "mutants"});
 }
 

@@ -83,8 +83,7 @@ void fields(A& a, ReportTables& tables) {
     "Rows of implementations that make their logits, on cases and grids where linear_materialized "
     "ran too.");
   a("unjudged_outputs", tables.unjudged_outputs,
-    "Rows of values that the run compared in part only. Older reports do not have it.",
-    {.since = Since::after_1_1});
+    "Rows of values that the run compared in part only.");
 }
 
 template <typename A>

@@ -30,23 +30,21 @@ ReportFormat made() {
   SchemaMaker maker(parts, "", "#");
   RunRecord run;
   fields(maker, run);
-  SchemaMaker::Schemas report = maker.take();
+  const Json of_fields = maker.take();
 
   const Json rules = Json::parse(kReportRules);
   Json schema;
   for (const char* key : {"$schema", "$id", "$comment", "title", "description"}) {
     schema[key] = rules[key];
   }
-  merge(schema, report.any);
+  merge(schema, of_fields);
   Json& defaults = schema["properties"]["defaults"] = {{"type", "object"}};
   for (const auto& [key, value] : parts.defaults.items()) defaults["required"].push_back(key);
   defaults["properties"] = std::move(parts.defaults);
   schema["properties"]["shared"] = {{"type", "object"}, {"properties", std::move(parts.shared)}};
   schema["$defs"] = std::move(parts.definitions);
+  schema["required"].push_back("defaults");
   merge(schema, rules);
-  const Json trials{{"trials", report.written_out["properties"]["trials"]}};
-  schema["allOf"].push_back(
-      {{"if", {{"required", {"defaults"}}}}, {"else", {{"properties", trials}}}});
 
   parts.format.schema = std::move(schema);
   parts.format.volatile_keys.emplace_back("host");  // of "environment", which has no list of fields

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of records and reports, with everything written out: fixed key order, units in the keys, NaN
+// JSON of records and runs, with everything written out: fixed key order, units in the keys, NaN
 // and infinities as null, shortest numbers, so that two runs differ only in volatile keys
 // (report_format.h). Files have the compact form of compact_report.h.
 #pragma once
@@ -25,7 +25,7 @@ nlohmann::ordered_json trial_to_json(const TrialRecord& trial, nlohmann::ordered
 /// "run" and the keys around it: schema, run, environment.
 nlohmann::ordered_json run_header_to_json(const RunRecord& run);
 
-/// The whole report.
+/// The whole run, without "defaults" and "shared".
 nlohmann::ordered_json run_to_json(const RunRecord& run);
 
 /// The same with another form of its trials.

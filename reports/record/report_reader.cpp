@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/core/text.h"
 #include "reports/record/json_reader.h"
 #include "reports/record/schema.h"
 
@@ -16,11 +15,9 @@ constexpr std::string_view kFormat = "lossgrid.report/";
 void require_format(const ReportJson& json) {
   const auto format = field<std::string>(json, "schema");
   if (!format.starts_with(kFormat)) throw_bad_input("'{}' is no report of lossgrid", format);
-  const std::string version = format.substr(kFormat.size());
-  const std::vector<std::string>& known = schema_versions("report");
-  if (std::find(known.begin(), known.end(), version) == known.end()) {
-    throw_bad_input("it has version {} of the format, this lossgrid reads {}", version,
-                    join(known, " and "));
+  if (format != kReportFormat) {
+    throw_bad_input("it has version {} of the format, this lossgrid reads version {} alone",
+                    format.substr(kFormat.size()), kFormatVersion);
   }
 }
 
@@ -77,7 +74,7 @@ void read_header(const ReportJson& json, RunRecord& run) {
 }
 
 CommonParts common_parts_of(const ReportJson& header) {
-  return {header.value("defaults", ReportJson())};
+  return {member(header, "defaults")};
 }
 
 RunRecord run_from_json(const ReportJson& json) {

@@ -12,8 +12,8 @@
 namespace lossgrid {
 
 /// Reads the run at `path`; where there is no such file, its partial file. A last line that was cut
-/// off is passed over. Throws io, and bad_input with the file and its fault: no JSON, no report, a
-/// newer version.
+/// off is passed over. Throws io, and bad_input with the file and its fault: no JSON, no report,
+/// another version.
 RunRecord read_report(const std::string& path);
 
 /// Reads the run in the text of a file. Throws as read_report does.

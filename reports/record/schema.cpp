@@ -55,12 +55,6 @@ const std::vector<std::string>& schema_names() {
   return names;
 }
 
-const std::vector<std::string>& schema_versions(std::string_view name) {
-  static const std::vector<std::string> of_reports{"1", "1.1"};
-  static const std::vector<std::string> of_others{"1"};
-  return name == "report" ? of_reports : of_others;
-}
-
 std::string_view schema_text(std::string_view name) {
   static const std::string of_reports = report_format().schema.dump(2) + '\n';
   if (name == "report") return of_reports;

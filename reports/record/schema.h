@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON schemas of the formats that lossgrid defines, and the check of a document by one. A format
-// is named "lossgrid.NAME/MAJOR" or, after the first, "lossgrid.NAME/MAJOR.MINOR". Keys may be
-// added at any time, and readers pass over those they do not know. A minor version adds ways to
-// write the same, which older readers refuse and newer ones read beside the old ones; whatever else
-// changes is a new major version.
+// is named "lossgrid.NAME/VERSION". All are of version 1; a change is versioned from here on.
 #pragma once
 
 #include <string>
@@ -17,8 +14,8 @@ namespace lossgrid {
 /// "report", "policy"
 const std::vector<std::string>& schema_names();
 
-/// Versions of the format that this program reads, the newest last: {"1", "1.1"}.
-const std::vector<std::string>& schema_versions(std::string_view name);
+/// Version of every format; files of another one are refused.
+inline constexpr std::string_view kFormatVersion = "1";
 
 /// Returns the JSON text of the schema. Throws usage with the known names.
 std::string_view schema_text(std::string_view name);

@@ -56,7 +56,7 @@ class SchemaMaker {
 
   template <typename T>
   void operator()(const char* key, T& value, const char* description, const Rule& rule = {}) {
-    add(key, schemas_of(value, key, place_of(key), rule), description, rule);
+    add(key, schema_of(value, key, place_of(key), rule), description, rule);
   }
   template <typename T>
   void computed(const char* key, T value, const char* description, const Rule& rule = {}) {
@@ -72,8 +72,7 @@ class SchemaMaker {
     std::swap(level_, inner);
     body();
     std::swap(level_, inner);
-    add(key, {std::move(inner.schema), inner.differs ? std::move(inner.written_out) : Json()},
-        description, rule);
+    add(key, std::move(inner.schema), description, rule);
   }
   template <typename Body>
   void object_if(bool, const char* key, const char* description, const Rule& rule, Body&& body) {
@@ -81,20 +80,11 @@ class SchemaMaker {
     allow(level_.schema["properties"][key], "null");
   }
 
-  /// Schema of the record, and further rules for a report that writes everything out; null where
-  /// there are none.
-  struct Schemas {
-    Json any;
-    Json written_out = {};
-  };
-  Schemas take() {
-    Schemas made{std::move(level_.schema)};
-    if (level_.differs) made.written_out = std::move(level_.written_out);
-    if (name_ != nullptr) {
-      parts_.definitions[name_] = std::move(made.any);
-      made.any = {{"$ref", level_.place}};
-    }
-    return made;
+  /// Returns the schema of the record; of one with a name, a reference to it.
+  Json take() {
+    if (name_ == nullptr) return std::move(level_.schema);
+    parts_.definitions[name_] = std::move(level_.schema);
+    return {{"$ref", level_.place}};
   }
 
  private:
@@ -103,38 +93,32 @@ class SchemaMaker {
     std::string key;
     std::string place;
     Json schema = {{"type", "object"}, {"required", Json::array()}, {"properties", Json::object()}};
-    Json written_out = {{"required", Json::array()}};
-    bool differs = false;  // written_out asks for more than schema
   };
 
   std::string place_of(const char* key) const { return level_.place + "/properties/" + key; }
 
-  void add(const char* key, Schemas made, const char* description, const Rule& rule) {
-    const bool is_certain = rule.since == Since::first && !rule.left_out;
-    const bool may_be_compact = rule.usual != nullptr || rule.unless != nullptr;
-    if (is_certain) level_.written_out["required"].push_back(key);
-    if (is_certain && !may_be_compact) level_.schema["required"].push_back(key);
-    if (!made.written_out.is_null()) level_.written_out["properties"][key] = made.written_out;
-    level_.differs |= may_be_compact || !made.written_out.is_null();
+  void add(const char* key, Json made, const char* description, const Rule& rule) {
+    const bool may_be_absent = rule.left_out || rule.usual != nullptr || rule.unless != nullptr;
+    if (!may_be_absent) level_.schema["required"].push_back(key);
     if (rule.unless != nullptr) {
       level_.schema["if"] = {{"type", "object"}, {"not", {{"required", {rule.unless}}}}};
       level_.schema["then"]["required"].push_back(key);
     }
     if (rule.usual != nullptr) add_default(key, rule);
-    if (rule.shared) share(key, made.any);
+    if (rule.shared) share(key, made);
     std::vector<std::string>& volatile_keys = parts_.format.volatile_keys;
     const bool is_new =
         std::find(volatile_keys.begin(), volatile_keys.end(), key) == volatile_keys.end();
     if (rule.varies && is_new) volatile_keys.emplace_back(key);
-    made.any["description"] = description;
-    level_.schema["properties"][key] = std::move(made.any);
+    made["description"] = description;
+    level_.schema["properties"][key] = std::move(made);
   }
 
   void add_default(const char* key, const Rule& rule) {
     parts_.format.defaults[level_.key][key] = Json::parse(rule.usual);
     Json& schema = parts_.defaults[level_.key];
     schema["type"] = "object";
-    if (rule.since != Since::after_1_1) schema["required"].push_back(key);
+    schema["required"].push_back(key);
     schema["properties"][key] = {{"$ref", place_of(key)}};
   }
 
@@ -160,47 +144,46 @@ class SchemaMaker {
   }
 
   template <typename T>
-  Schemas schemas_of(T& value, const char* key, const std::string& place, const Rule& rule) {
+  Json schema_of(T& value, const char* key, const std::string& place, const Rule& rule) {
     if constexpr (std::is_same_v<T, Json>) {
-      return {{{"type", "object"}}};
+      return {{"type", "object"}};
     } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> ||
                          std::is_convertible_v<T, std::string>) {
       Json schema = schema_of_value(value, rule);
       if (rule.null) allow(schema, "null");
-      return {schema};
+      return schema;
     } else {
-      return schemas_of_parts(value, key, place, rule);
+      return schema_of_parts(value, key, place, rule);
     }
   }
   template <typename T>
-  Schemas schemas_of_parts(std::optional<T>&, const char* key, const std::string& place,
-                           const Rule& rule) {
+  Json schema_of_parts(std::optional<T>&, const char* key, const std::string& place,
+                       const Rule& rule) {
     T value{};
-    Schemas made = schemas_of(value, key, place, rule);
-    if (!rule.left_out) allow(made.any, "null");
+    Json made = schema_of(value, key, place, rule);
+    if (!rule.left_out) allow(made, "null");
     return made;
   }
   template <typename T>
-  Schemas schemas_of_parts(std::vector<T>&, const char* key, const std::string& place,
-                           const Rule& rule) {
+  Json schema_of_parts(std::vector<T>&, const char* key, const std::string& place,
+                       const Rule& rule) {
     T value{};
     const bool is_root = level_.key.empty();  // its trials have the key "trial" in "defaults"
-    Schemas made = schemas_of(value, is_root ? "trial" : key, place + "/items", rule);
-    Json list{{"type", "array"}, {"items", std::move(made.any)}};
+    Json made = schema_of(value, is_root ? "trial" : key, place + "/items", rule);
+    Json list{{"type", "array"}, {"items", std::move(made)}};
     if (rule.min_items > 0) list["minItems"] = rule.min_items;
     if (rule.max_items > 0) list["maxItems"] = rule.max_items;
-    if (made.written_out.is_null()) return {list};
-    return {list, {{"items", std::move(made.written_out)}}};
+    return list;
   }
   template <typename T>
-  Schemas schemas_of_parts(std::map<std::string, T>&, const char* key, const std::string& place,
-                           const Rule& rule) {
+  Json schema_of_parts(std::map<std::string, T>&, const char* key, const std::string& place,
+                       const Rule& rule) {
     T value{};
-    Json made = schemas_of(value, key, place, rule).any;
-    return {{{"type", "object"}, {"additionalProperties", std::move(made)}}};
+    Json made = schema_of(value, key, place, rule);
+    return {{"type", "object"}, {"additionalProperties", std::move(made)}};
   }
   template <typename Record>
-  Schemas schemas_of_parts(Record& record, const char* key, const std::string& place, const Rule&) {
+  Json schema_of_parts(Record& record, const char* key, const std::string& place, const Rule&) {
     SchemaMaker maker(parts_, key, place);
     fields(maker, record);
     return maker.take();

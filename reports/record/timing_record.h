@@ -73,10 +73,8 @@ void fields(A& a, TimingRecord& timing) {
   a("cache", timing.cache,
     "Content of caches before a sample: hot, left by the sample before; cold, nothing of use.",
     {.one_of = "hot cold"});
-  a("backend", timing.backend, "Place where kernels ran; cpu in reports without it.",
-    {.one_of = "cpu cuda cuda_emulated", .since = Since::later_in_1});
-  a("transport", timing.transport, "Carrier of the collectives; thread in reports without it.",
-    {.one_of = "thread mpi nccl", .since = Since::later_in_1});
+  a("backend", timing.backend, "Place where kernels ran.", {.one_of = "cpu cuda cuda_emulated"});
+  a("transport", timing.transport, "Carrier of the collectives.", {.one_of = "thread mpi nccl"});
   a("timer", timing.timer,
     "Clock of the samples: CUDA events on the stream of the rank, around the phase with all that "
     "the stream waits within it, or the host's clock.",
@@ -120,7 +118,7 @@ void fields(A& a, TimingRecord& timing) {
   a("all_reduce", timing.all_reduce,
     "All-reduce of groups with more than one rank, doing nothing else.");
   a("gpus", timing.gpus, "State of the GPUs, by rank; without it there are none.",
-    {.left_out = timing.gpus.empty(), .since = Since::later_in_1});
+    {.left_out = timing.gpus.empty()});
 }
 
 /// A measurement of the meter of something that is known beforehand.

@@ -167,15 +167,13 @@ void fields(A& a, TimingRow& row) {
     {.varies = true});
   a("predicted", row.predicted,
     "Time by the model of the machine that --machine names; without it there is none.",
-    {.left_out = !row.predicted, .since = Since::later_in_1});
+    {.left_out = !row.predicted});
   a("kernel_launches", row.kernel_launches,
     "Kernels and products that the host gave to a GPU in the last sample, of the rank with the "
-    "most; 0 on the processor.",
-    {.since = Since::later_in_1});
+    "most; 0 on the processor.");
   a("host_synchronisations", row.host_synchronisations,
     "Times that the host waited for a GPU in it, the wait for its end included, of the rank with "
-    "the most.",
-    {.since = Since::later_in_1});
+    "the most.");
 }
 
 /// An implementation that cannot take the case.

@@ -163,9 +163,8 @@ void fields(A& a, TrialRecord& trial) {
   a("status", trial.status, "Outcome.");
   a("reason", trial.reason, "One line; empty when passed.", {.usual = R"("")"});
   a("explanation", trial.explanation,
-    "Possible causes of the wrong numbers of a failed trial, a sentence each. Older reports do not "
-    "have it.",
-    {.nonempty = true, .since = Since::after_1_1, .usual = "[]"});
+    "Possible causes of the wrong numbers of a failed trial, a sentence each.",
+    {.nonempty = true, .usual = "[]"});
   a("first_failed_rank", trial.first_failed_rank, "The rank that failed first; null when none did.",
     {.null = true, .usual = "null"});
   a("rank_states", trial.ranks,
@@ -201,8 +200,8 @@ void fields(A& a, TrialRecord& trial) {
   a("gradient_scale", trial.gradient_scale,
     "By gradient (grad_logits, or grad_hidden, grad_weight and grad_bias): <got, truth> / <truth, "
     "truth> over all that is compared, which is 1 but for roundings. Without those whose truth is "
-    "zero or where a number is not finite. Older reports do not have it.",
-    {.minimum = {}, .since = Since::after_1_1, .usual = "{}"});
+    "zero or where a number is not finite.",
+    {.minimum = {}, .usual = "{}"});
   a("invariants", trial.invariants, "Properties.", {.usual = "[]", .shared = true});
   a("determinism", trial.determinism, "Bitwise verdicts.", {.usual = "[]", .shared = true});
   a("memory", trial.memory, "By rank and phase.", {.usual = "[]", .shared = true});
@@ -211,13 +210,12 @@ void fields(A& a, TrialRecord& trial) {
   a("times", trial.times, "By phase.", {.usual = "[]"});
   a("fingerprints", trial.fingerprints, "Hexadecimal fingerprints of outputs.",
     {.pattern = "^[0-9a-f]+$", .usual = "{}", .shared = true});
-  a("cost_mismatches", trial.cost_mismatches,
-    "Costs that differ from their prediction. Older reports do not have it.",
-    {.one_of = "memory communication", .since = Since::later_in_1, .usual = "[]"});
+  a("cost_mismatches", trial.cost_mismatches, "Costs that differ from their prediction.",
+    {.one_of = "memory communication", .usual = "[]"});
   a("unjudged", trial.unjudged,
     "By value that a loaded function returns, if checks do not decide about it and its gradient: "
-    "the part that they decide about. Older reports do not have it.",
-    {.nonempty = true, .since = Since::after_1_1, .usual = "{}"});
+    "the part that they decide about.",
+    {.nonempty = true, .usual = "{}"});
   a("reproduce", trial.reproduce, "A command line that runs this trial again.");
 }
 

@@ -79,12 +79,10 @@ std::string schema_of(const std::string& format) {
   std::vector<std::string> known;
   for (const std::string& name : schema_names()) {
     const std::string any_version = fmt::format("lossgrid.{}/", name);
-    const std::vector<std::string>& versions = schema_versions(name);
-    known.push_back(any_version + versions.back());
+    known.push_back(fmt::format("{}{}", any_version, kFormatVersion));
+    if (format == known.back()) return name;
     if (!format.starts_with(any_version)) continue;
-    const std::string version = format.substr(any_version.size());
-    if (std::find(versions.begin(), versions.end(), version) != versions.end()) return name;
-    throw_bad_input("it has the format {}, this lossgrid knows {}", format, known.back());
+    throw_bad_input("it has the format {}, this lossgrid reads {} alone", format, known.back());
   }
   throw_bad_input("no format '{}'; known: {}", format, join(known, ", "));
 }

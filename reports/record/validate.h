@@ -18,7 +18,7 @@ struct Validation {
 /// Checks the file at `path`; where there is none, its partial file. Lines of a partial file count
 /// as the report that they would have become; a last line that was cut off is passed over. Throws
 /// bad_input that names the file for no JSON, a key that stands twice in one object, an unknown
-/// format or another major version.
+/// format or another version.
 Validation validate_file(const std::string& path);
 
 /// Checks the text of a file. Throws as validate_file does.

@@ -82,7 +82,7 @@ TEST(Backends, WithoutAGpuTrialsAreSkippedAndRequiringOneIsRefused) {
   EXPECT_EQ(refused.out, "");
 }
 
-TEST(Backends, WhatIsNotOneIsNamed) {
+TEST(Backends, UnknownNamesAndUnmetRequirementsAreRefused) {
   const ScratchFolder scratch;
   const auto error_of = [&](const std::string& flags, int code) {
     const ProcessResult result = run_lossgrid(scratch, kSmallRun + flags);

@@ -55,7 +55,7 @@ TEST(Bench, TimesHotAndColdAndWritesAValidReport) {
   EXPECT_FALSE(std::filesystem::exists(report + ".partial.jsonl"));
 }
 
-TEST(Bench, OfAnLmHeadIsValidToo) {
+TEST(Bench, WritesAValidReportForAnLmHead) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("bench.json");
   const ProcessResult result =
@@ -71,7 +71,7 @@ TEST(Bench, OfAnLmHeadIsValidToo) {
   EXPECT_EQ(timing["ceilings"][0]["name"], "gemm_logits");
 }
 
-TEST(Bench, OfAnEmulatedGpuTakesTheWholePath) {
+TEST(Bench, RunsTheWholePathOnAnEmulatedGpu) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("gpu.json");
   const std::string arguments =

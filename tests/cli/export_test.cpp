@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
-#include "reports/record/report_json.h"
+#include "reports/record/compact_report.h"
 #include "reports/sample_run.h"
 
 namespace lossgrid {
@@ -30,7 +30,7 @@ std::string report_of(const ScratchFolder& scratch, const std::string& flags) {
   return path;
 }
 
-TEST(Export, EveryFormatToStdoutAndToAFile) {
+TEST(Export, WritesEveryFormatToStdoutAndToAFile) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "");
   for (const std::string format : kFormats) {
@@ -48,7 +48,7 @@ TEST(Export, EveryFormatToStdoutAndToAFile) {
   }
 }
 
-TEST(Export, WhatAKilledRunLeft) {
+TEST(Export, TakesThePartialFileOfAKilledRun) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "--inject rank=0,at=backward,trial=2,kind=kill");
   ASSERT_FALSE(std::filesystem::exists(report));
@@ -62,7 +62,7 @@ TEST(Export, WhatAKilledRunLeft) {
                         "lens=5+8 vocab=24|"));
 }
 
-TEST(Export, TheStepSummaryOfGithubActions) {
+TEST(Export, AppendsTheStepSummaryOfGithubActions) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "");
   const std::string summary = scratch.file("summary.md");
@@ -83,11 +83,11 @@ TEST(Export, TheStepSummaryOfGithubActions) {
   EXPECT_EQ(export_as("GITHUB_ACTIONS=true", "github"), "before\n");
 }
 
-TEST(Export, MediansForToolsThatDrawCharts) {
+TEST(Export, WritesMediansForToolsThatDrawCharts) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("bench.json");
   const RunRecord run = sample_bench_run();
-  write_all(report, json_text(run_to_json(run)));
+  write_all(report, report_text(compact_report(run)));
   const auto benchmarks = [&](const std::string& flags) {
     const ProcessResult result = run_lossgrid(scratch, "export " + report + " --to gbench" + flags);
     EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -186,7 +186,7 @@ TEST(Faults, AProcessThatDiesLeavesTheFinishedTrialsAndItsBreadcrumbs) {
   }
 }
 
-TEST(Faults, BreadcrumbsThatCannotBeWrittenAreSaidBeforeTheTrial) {
+TEST(Faults, BreadcrumbsThatCannotBeWrittenAreReportedBeforeTheTrial) {
   const ScratchFolder scratch;
   const ProcessResult result =
       run_executable(scratch, "env",

@@ -95,7 +95,7 @@ TEST(Reports, ASupervisedRunHasItsReportForItself) {
   EXPECT_FALSE(std::filesystem::exists(report + ".launch.json.partial.jsonl"));
 }
 
-TEST(Stdout, ThatCannotBeWrittenIsToldByEveryCommand) {
+TEST(Stdout, EveryCommandReportsAFailedWrite) {
   const ScratchFolder scratch;
   const std::string report = make_report(scratch);
   write_all(scratch.file("policy.json"), run_lossgrid(scratch, "schema").out);
@@ -146,7 +146,7 @@ TEST(Stdout, AReaderThatLeavesEndsItQuietly) {
   }
 }
 
-TEST(Input, OfAnotherKindIsRefusedAtOnce) {
+TEST(Input, IdlePipesAndHugeFilesAreRefusedAtOnce) {
   const ScratchFolder scratch;
   const std::string report = make_report(scratch);
   ASSERT_EQ(::mkfifo(scratch.file("fifo").c_str(), 0600), 0);
@@ -175,7 +175,7 @@ TEST(Input, OfAnotherKindIsRefusedAtOnce) {
   expect_refused("validate <(cat /dev/zero)", "it has more than 1.0 GiB");
 }
 
-TEST(Input, OfAPipeIsRead) {
+TEST(Input, MayBeAPipe) {
   const ScratchFolder scratch;
   const std::string report = make_report(scratch);
   const ProcessResult result = run_bash(
@@ -191,7 +191,7 @@ TEST(Input, OfAPipeIsRead) {
   EXPECT_EQ(valid, 4u) << result.out;
 }
 
-TEST(FullDisk, AndALimitOnFilesAreErrorsAndNoSignals) {
+TEST(FullDisk, EndsInAnErrorAndNoSignalAsALimitOnFilesDoes) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const std::string partial = report + ".partial.jsonl";
@@ -224,7 +224,7 @@ TEST(FullDisk, AndALimitOnFilesAreErrorsAndNoSignals) {
   }
 }
 
-TEST(FullDisk, OfSnapshotsAndTracesIsInTheSummary) {
+TEST(FullDisk, FailedSnapshotsAndTracesAreInTheSummary) {
   const ScratchFolder scratch;
   // The output goes to a pipe, since it is longer than the limit too.
   const auto run_limited = [&](const std::string& arguments) {

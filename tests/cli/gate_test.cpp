@@ -85,7 +85,7 @@ TEST_F(GateCommand, ReportsAndPoliciesCanBeValidated) {
   const ProcessResult valid = run("validate " + base + " reports/policies/exact.json");
   EXPECT_EQ(valid.exit_code, 0) << valid.err;
   EXPECT_EQ(valid.out, base +
-                           ": valid lossgrid.report/1.1\n"
+                           ": valid lossgrid.report/1\n"
                            "reports/policies/exact.json: valid lossgrid.policy/1\n");
   ordered_json broken = full_report(base);
   broken["trials"][0]["grid"].erase("dp");
@@ -100,7 +100,7 @@ TEST_F(GateCommand, ReportsAndPoliciesCanBeValidated) {
   const ProcessResult newer = run("compare " + base + " " + file("newer.json"));
   EXPECT_EQ(newer.exit_code, 65);
   EXPECT_THAT(newer.err,
-              HasSubstr("it has version 2 of the format, this lossgrid reads 1 and 1.1"));
+              HasSubstr("it has version 2 of the format, this lossgrid reads version 1 alone"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr const char* kInjectBench =
 constexpr const char* kInjectReplay =
     "replay tests/golden/nll_basic.safetensors --impl fused,cp_local --tp 2 ";
 
-TEST(InjectedFault, ThatNeverFiredEndsWithSixtyFour) {
+TEST(InjectedFault, EndsWithSixtyFourIfItNeverFired) {
   const ScratchFolder scratch;
   for (const char* command : {kInjectRun, kInjectBench, kInjectReplay}) {
     for (const char* fault : {"rank=2,kind=throw,at=forward", "rank=1,kind=kill,at=plan,trial=3",
@@ -39,7 +39,7 @@ TEST(InjectedFault, ThatNeverFiredEndsWithSixtyFour) {
   }
 }
 
-TEST(InjectedFault, ThatFiredDoesNot) {
+TEST(InjectedFault, HasTheExitCodeOfItsEffectIfItFired) {
   const ScratchFolder scratch;
   for (const char* command : {kInjectRun, kInjectBench, kInjectReplay}) {
     for (const auto& [fault, code] : {std::pair{"rank=1,kind=throw,at=setup", 14},
@@ -58,7 +58,7 @@ TEST(InjectedFault, ThatFiredDoesNot) {
   }
 }
 
-TEST(InjectedFault, ThatMissedIsTheExitCodeOfTheReport) {
+TEST(InjectedFault, SetsTheExitCodeOfTheReportIfItNeverFired) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const std::string line =
@@ -86,7 +86,7 @@ TEST(InjectedFault, CountsTrialsBeforeTimings) {
       run_lossgrid(scratch, both + " --inject rank=0,kind=throw,at=forward,trial=5").exit_code, 64);
 }
 
-TEST(InjectedFault, OfASupervisedRunMayFireInAnyLaunch) {
+TEST(InjectedFault, MayFireInAnyLaunchOfASupervisedRun) {
   const ScratchFolder scratch;
   const std::string supervised =
       "run --case 'lens=5+8 vocab=24' --impl fused --grid "

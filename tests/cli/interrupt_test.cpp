@@ -157,7 +157,7 @@ TEST(Interrupts, TheSecondEndsItAtOnce) {
 }
 
 // Signals are ignored as a shell does for nohup and &.
-TEST(Interrupts, WhatWasToBeIgnoredIs) {
+TEST(Interrupts, IgnoredSignalsStayIgnored) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   BackgroundProcess run(
@@ -184,7 +184,7 @@ TEST(Interrupts, WithoutAReportTheTableIsPrinted) {
   EXPECT_THAT(result.out, Not(HasSubstr("continue")));
 }
 
-TEST(Interrupts, OfABenchKeepsItsTimings) {
+TEST(Interrupts, ABenchKeepsItsTimings) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const std::string bench =
@@ -206,7 +206,7 @@ TEST(Interrupts, OfABenchKeepsItsTimings) {
   EXPECT_EQ(run_lossgrid(scratch, "validate " + report).exit_code, 0);
 }
 
-TEST(Interrupts, OfMutantsAndOfABKeepTheirReport) {
+TEST(Interrupts, MutantsAndAbKeepTheirReports) {
   const ScratchFolder scratch;
   const std::string mutants = scratch.file("mutants.json");
   BackgroundProcess score(scratch, "mutants",
@@ -238,7 +238,7 @@ TEST(Interrupts, OfMutantsAndOfABKeepTheirReport) {
   EXPECT_FALSE(std::filesystem::exists(ab + ".partial.jsonl"));
 }
 
-TEST(Interrupts, OfAReplayNameWhatDidNotRun) {
+TEST(Interrupts, AReplayReportsTrialsThatDidNotRun) {
   const ScratchFolder scratch;
   const std::string bundle = scratch.file("b.safetensors");
   ASSERT_EQ(run_lossgrid(scratch, "export --case 'lens=2000 vocab=8000' --out " + bundle).exit_code,

@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Phases, LostDevice,
                                               of.param.phase);
                          });
 
-TEST(LostDevices, TheProcessorIsNone) {
+TEST(LostDevices, TheProcessorCannotBeLost) {
   const ScratchFolder scratch;
   const ProcessResult result =
       run_lossgrid(scratch, std::string(kThreeTrials) + "--inject rank=0,at=plan,kind=device_lost");

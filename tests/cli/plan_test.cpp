@@ -41,8 +41,6 @@ TEST(Plan, PrintsARowForEveryGridAndImplementation) {
     }
   }
   EXPECT_THAT(result.out, HasSubstr("37.1 GiB"));
-  EXPECT_THAT(result.out, HasSubstr("upstream: unchunked"));
-  EXPECT_THAT(result.out, HasSubstr("upstream: CP gather of logits"));
   EXPECT_THAT(result.out, Not(HasSubstr("skipped")));
 }
 
@@ -55,7 +53,6 @@ TEST(Plan, WritesPhasesAndCollectives) {
   EXPECT_EQ(plan["limit_bytes"], nullptr);
   ASSERT_EQ(plan["plans"].size(), 1u);
   EXPECT_EQ(plan["plans"][0]["grid"], "tp2cp2");
-  EXPECT_EQ(plan["plans"][0]["upstream"][0]["bytes"], 4 * (2 * 16 * 12 - 8 * 12));
   const json& row = plan["plans"][0]["rows"][0];
   EXPECT_EQ(row["implementation"], "cp_local");
   EXPECT_EQ(row["padded_tokens"], 16);
@@ -106,7 +103,7 @@ TEST(Plan, TakesTheCasesOfASuite) {
   EXPECT_EQ(other["plans"][0]["rows"][0]["inputs_bytes"], std::int64_t{8192} * 131072);
 }
 
-TEST(Plan, SaysWhatFits) {
+TEST(Plan, FindsTheLargestSizeThatFits) {
   const ScratchFolder scratch;
   const json plan =
       plan_json(scratch, "--case 'lens=1 vocab=151936 dtype=bf16' --impl fused --fit 80GiB");
@@ -126,7 +123,7 @@ TEST(Plan, SaysWhatFits) {
   EXPECT_THAT(table.out, testing::ContainsRegex("seqs = [0-9]+\n"));
 }
 
-TEST(Plan, UnitsOfALimit) {
+TEST(Plan, TakesUnitsOfALimit) {
   const ScratchFolder scratch;
   const std::vector<std::pair<std::string, std::int64_t>> limits{
       {"1000000", 1'000'000}, {"1000000B", 1'000'000}, {"80GB", 80'000'000'000},

@@ -88,7 +88,7 @@ TEST_F(ProgressLine, TimingsAreEstimatedByTheirBudgets) {
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 10);
 }
 
-TEST_F(ProgressLine, TrialsSayNothingAboutTimings) {
+TEST_F(ProgressLine, TrialsDoNotChangeTheEstimateOfTimings) {
   Progress progress("run", {2, 2, 60}, {}, clock());
   EXPECT_EQ(progress.seconds_left(), std::nullopt);
   pass(0.5);
@@ -116,7 +116,7 @@ TEST_F(ProgressLine, IsWrittenOverAndTakenAway) {
             "\r\033[K");
 }
 
-TEST(ProgressText, OfALogNamesWhatThereIs) {
+TEST(ProgressText, LogLinesCountTrialsTimingsAndFailures) {
   EXPECT_EQ(format_log_line("run", {1200, 3840, 0, 0, 2}, 38),
             "run: 1200 of 3840 trials, 2 failed, about 40 s left");
   EXPECT_EQ(format_log_line("bench", {0, 0, 3, 12, 0}, std::nullopt), "bench: 3 of 12 timings");

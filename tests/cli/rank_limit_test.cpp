@@ -27,11 +27,11 @@ TEST(RankLimit, IsThatOfTheFlag) {
   EXPECT_EQ(rank_limit({suite_on("tp64cp64dp64")}, 7, /*ranks_are_threads=*/false), 7);
 }
 
-TEST(RankLimit, OfProcessesDoesNotDependOnTheMemoryHere) {
+TEST(RankLimit, ForProcessesDoesNotDependOnLocalMemory) {
   EXPECT_EQ(rank_limit({suite_on("tp64cp64")}, 0, /*ranks_are_threads=*/false), kMostProcesses);
 }
 
-TEST(RankLimit, OfThreadsEndsAtTheLargestNumberOfRanks) {
+TEST(RankLimit, ForThreadsEndsAtTheLargestNumberOfRanks) {
   EXPECT_EQ(rank_limit({suite_on("tp64cp64dp64")}, 0), kMostRanks);
   const ScratchFolder scratch;
   const ProcessResult result = run_lossgrid(scratch, "run --grid tp64cp64dp2");

@@ -47,7 +47,7 @@ std::vector<json> rows_of(const json& rows, int rank) {
   return own;
 }
 
-TEST(MemorySnapshots, OfEveryRankAndTrialHaveTheBytesOfTheReport) {
+TEST(MemorySnapshots, HoldTheBytesOfTheReportForEveryRankAndTrial) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("new/snaps");
   const ProcessResult result =
@@ -95,7 +95,7 @@ TEST(MemorySnapshots, OfEveryRankAndTrialHaveTheBytesOfTheReport) {
   EXPECT_EQ(files_in(folder), expected);
 }
 
-TEST(MemorySnapshots, OfChosenStepsWithABoundedRing) {
+TEST(MemorySnapshots, KeepChosenStepsInABoundedRing) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("snaps");
   const ProcessResult result = run_lossgrid(
@@ -118,7 +118,7 @@ TEST(MemorySnapshots, OfChosenStepsWithABoundedRing) {
 }
 
 // A rank that throws frees its buffers; its allocations are in the events.
-TEST(MemorySnapshots, OfAStepThatWasCutShort) {
+TEST(MemorySnapshots, HoldAStepThatWasCutShort) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("snaps");
   const ProcessResult result =
@@ -198,7 +198,7 @@ TEST(Trace, HasThePhasesAndCollectivesOfTheReport) {
   EXPECT_GE(compared, 3u);  // the report has one rank for each group
 }
 
-TEST(Trace, OfAKilledProcessShowsWhereItWas) {
+TEST(Trace, ShowsTheLastPhaseOfAKilledProcess) {
   const ScratchFolder scratch;
   const std::string file = scratch.file("t.json");
   const ProcessResult result =
@@ -222,7 +222,7 @@ TEST(Trace, OfAKilledProcessShowsWhereItWas) {
   EXPECT_THAT(open, ElementsAre("fused tp2cp1", "backward"));
 }
 
-TEST(Recording, OfATiming) {
+TEST(Recording, HoldsTheStepsAndPhasesOfATiming) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("snaps");
   const ProcessResult result =
@@ -246,7 +246,7 @@ TEST(Recording, OfATiming) {
                                     "per_sequence forward_backward"}));
 }
 
-TEST(Recording, WhatIsRefused) {
+TEST(Recording, RefusesBadFlagsAndPlacesInOneLine) {
   const ScratchFolder scratch;
   write_all(scratch.file("full"), "a file");
   fs::create_directory(scratch.file("old"));
@@ -281,7 +281,7 @@ TEST(Recording, WhatIsRefused) {
 }
 
 // The verdict stands in the report, and the run ends as one that could not write.
-TEST(Recording, AFolderThatGoesAwayIsSaidAtTheEnd) {
+TEST(Recording, ReportsALostFolderAtTheEnd) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("snaps");
   // The second trial finds a file where its folder should be.

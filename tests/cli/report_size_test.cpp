@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 // A report of suite ci, of 20735 trials, has at most 60 MB.
 constexpr std::size_t kMostBytesOfATrial = 60'000'000 / 20'735;
 
-TEST(ReportSize, OfATrialOfSuiteCi) {
+TEST(ReportSize, IsBoundedForTrialsOfSuiteCi) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const ProcessResult result =

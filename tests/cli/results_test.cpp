@@ -59,7 +59,7 @@ std::string invariant_in(const json& trial, const std::string& name) {
   return "missing";
 }
 
-TEST(Results, OfRightProgramsPassOnEveryGrid) {
+TEST(Results, RightOnesPassOnEveryGrid) {
   const ScratchFolder scratch;
   for (const std::string& name : golden_names()) {
     const bool linear = name.find("linear") != std::string::npos;
@@ -87,7 +87,7 @@ TEST(Results, OfRightProgramsPassOnEveryGrid) {
   }
 }
 
-TEST(Results, OfACaseAreJudgedByRun) {
+TEST(Results, AreJudgedByRunForACase) {
   const ScratchFolder scratch;
   const std::string text = "'lens=5+8+1+3 vocab=40 dtype=bf16 pad_multiple=6'";
   const std::string bundle = scratch.file("b.safetensors");
@@ -216,7 +216,7 @@ void cut_for_ranks(const ScratchFolder& scratch, const EditableBundle& bundle,
   }
 }
 
-TEST(Results, OfRanksAreJudgedOnTheirGrid) {
+TEST(Results, AreJudgedByRankOnTheirGrid) {
   const ScratchFolder scratch;
   const std::string bundle = scratch.file("b.safetensors");
   ASSERT_EQ(run_lossgrid(scratch,
@@ -266,7 +266,7 @@ TEST(Results, OfRanksAreJudgedOnTheirGrid) {
   EXPECT_THAT(missing.err, HasSubstr("r.rank3.safetensors"));
 }
 
-TEST(Results, ThatDoNotFitAreRefusedBeforeAnythingRuns) {
+TEST(Results, AreRefusedBeforeAnythingRunsIfTheyDoNotFit) {
   const ScratchFolder scratch;
   const std::string bundle = golden_path("nll_basic");
   const EditableBundle right = EditableBundle::read(results_of(scratch, bundle, "fused"));

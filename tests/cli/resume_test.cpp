@@ -72,7 +72,7 @@ TEST(Resume, AnotherCrashLosesNothing) {
   EXPECT_EQ(left_again[1], left[1]);
 }
 
-TEST(Resume, WhatEndedByAnErrorRunsAgain) {
+TEST(Resume, RerunsTrialsThatEndedByAnError) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const ProcessResult broken = run_lossgrid(

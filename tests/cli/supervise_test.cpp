@@ -129,7 +129,7 @@ TEST(Supervise, EndsALaunchThatTakesTooLong) {
   EXPECT_EQ(whole["trials"][1]["reason"], "the launch took longer than 3 s");
 }
 
-TEST(Supervise, SaysWhatCannotBeLaunched) {
+TEST(Supervise, ReportsALauncherThatDoesNotStart) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const ProcessResult result = run_lossgrid(

@@ -46,7 +46,7 @@ TEST(TeamWaits, AreThoseOfTheEnvironmentWhereItStatesThem) {
               Not(HasSubstr(kShortWait)));
 }
 
-TEST(TeamWaits, OfChildProcessesAreTheirOwn) {
+TEST(TeamWaits, AreNotInheritedByChildProcesses) {
   const ScratchFolder scratch;
   const std::string seen = scratch.file("seen");
   const std::string launch = scratch.file("launch");

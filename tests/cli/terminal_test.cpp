@@ -146,7 +146,7 @@ TEST(Terminal, ComparisonsFitEightyColumns) {
   EXPECT_THAT(read_all(scratch.file("out")), HasSubstr("head / base"));
 }
 
-TEST(Terminal, WhatDidNotPassIsRedUnlessColoursAreOff) {
+TEST(Terminal, FailuresAreRedUnlessColoursAreOff) {
   const std::string failing =
       std::string(kTerminalRun) + "--inject rank=0,at=backward,trial=2,kind=nan";
   const std::string red = on_80_columns(failing);

@@ -9,7 +9,7 @@ namespace lossgrid {
 namespace {
 
 // Names are keys of reports: all there, all different, as documented.
-TEST(Communicator, NamesOfOperations) {
+TEST(Communicator, OperationsHaveNames) {
   EXPECT_EQ(name(ReduceOp::sum), "sum");
   EXPECT_EQ(name(ReduceOp::max), "max");
   EXPECT_EQ(name(ReduceOp::min), "min");

@@ -44,7 +44,7 @@ TEST(Launcher, AnAllocationOrAScriptIsNoStep) {
   EXPECT_FALSE(launched({{"SLURM_STEP_NUM_TASKS", "2"}}));
 }
 
-TEST(Launcher, SaysTheRankOfTheProcess) {
+TEST(Launcher, KnowsTheRankOfTheProcess) {
   EXPECT_EQ(rank_in({}), 0);
   EXPECT_EQ(rank_in({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "3"}}), 3);
   EXPECT_EQ(rank_in({{"PMIX_RANK", "2"}}), 2);

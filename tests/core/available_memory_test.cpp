@@ -99,7 +99,7 @@ TEST_F(AvailableMemory, GroupsOfVersion1AreRead) {
   EXPECT_EQ(available(), 400000);
 }
 
-TEST_F(AvailableMemory, OfBothVersionsTheTighterOneCounts) {
+TEST_F(AvailableMemory, TheTighterGroupOfBothVersionsCounts) {
   write("proc/self/cgroup", "4:memory:/\n0::/\n");
   write_group("", "900000", 0, "");
   EXPECT_EQ(available(), 900000);

@@ -25,7 +25,7 @@ std::vector<std::string> shell(const std::string& script) {
   return {"sh", "-c", script};
 }
 
-TEST(ChildProcess, SaysHowItEnded) {
+TEST(ChildProcess, ReportsItsExitCodeOrSignal) {
   EXPECT_EQ(ChildProcess(shell("exit 3")).wait_for(kLong)->text(), "exit code 3");
   EXPECT_EQ(ChildProcess(shell("kill -9 $$")).wait_for(kLong)->text(), "signal 9 (SIGKILL)");
   EXPECT_EQ(ChildProcess(shell("exit 139")).wait_for(kLong)->text(), "exit code 139 (SIGSEGV)");

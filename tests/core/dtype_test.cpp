@@ -62,7 +62,7 @@ TEST(DType, Bf16ToFloatAndBackKeepsAllBits) {
   }
 }
 
-TEST(DType, Bf16OfSpecialValues) {
+TEST(DType, Bf16KeepsSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(bf16(infinity).bits, 0x7f80);
   EXPECT_EQ(bf16(-infinity).bits, 0xff80);
@@ -77,7 +77,7 @@ TEST(DType, Bf16OfSpecialValues) {
   }
 }
 
-TEST(DType, NamesAndSizes) {
+TEST(DType, HasNamesAndSizes) {
   constexpr std::array<std::size_t, 6> kSizes{8, 4, 2, 8, 4, 1};
   constexpr std::array<std::string_view, 6> kNames{"f64", "f32", "bf16", "i64", "i32", "u8"};
   for (std::size_t i = 0; i < kAll.size(); ++i) {

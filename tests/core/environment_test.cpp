@@ -22,7 +22,7 @@ TEST(Environment, NamesTheCompiler) {
   EXPECT_EQ(environment["tool"]["compiler"], compiler_of_this_test());
 }
 
-TEST(Environment, HasAFingerprintWhereTheRevisionDoesNotTellTheBuild) {
+TEST(Environment, HasAFingerprintIfTheRevisionDoesNotIdentifyTheBuild) {
   const auto tool = capture_environment()["tool"];
   const auto revision = tool["git_revision"].get<std::string>();
   EXPECT_THAT(revision, testing::MatchesRegex("([0-9a-f]{7,40}(-dirty)?)?"));

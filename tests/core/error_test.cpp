@@ -58,7 +58,7 @@ TEST(Error, ExitCodesAreFixed) {
   EXPECT_EQ(static_cast<int>(ExitCode::nothing_ran), 77);
 }
 
-TEST(Error, ExitCodeOfEveryErrorCode) {
+TEST(Error, EveryErrorCodeHasAnExitCode) {
   EXPECT_EQ(exit_code(ErrorCode::usage), ExitCode::usage);
   EXPECT_EQ(exit_code(ErrorCode::bad_input), ExitCode::bad_input);
   EXPECT_EQ(exit_code(ErrorCode::io), ExitCode::bad_input);
@@ -72,7 +72,7 @@ TEST(Error, ExitCodeOfEveryErrorCode) {
 }
 
 // 14, 15 > 10 > 12 > 11 > 13 > 0; neither the number nor the order of the arguments decides.
-TEST(Error, WorstOfEveryPair) {
+TEST(Error, WorstOfEveryPairIsKnown) {
   constexpr std::array<ExitCode, 10> kFromBest{ExitCode::ok,
                                                ExitCode::nothing_ran,
                                                ExitCode::inconclusive,

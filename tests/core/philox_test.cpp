@@ -24,7 +24,7 @@ TEST(Philox, KnownAnswers) {
 }
 
 // Every argument reaches the block, each in a place of its own.
-TEST(RandomStream, PlacesOfTheArguments) {
+TEST(RandomStream, ArgumentsHavePlacesOfTheirOwn) {
   const RandomStream stream(0x299f31d0a4093822u, 0x03707344);
   EXPECT_EQ(stream.block(0x85a308d3243f6a88u, 0x13198a2e),
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));

@@ -46,7 +46,7 @@ TEST(Text, ParseIntegerTakesWholeNumbersInRange) {
             std::numeric_limits<std::int64_t>::max());
 }
 
-TEST(Text, ParseIntegerRefusesTheRest) {
+TEST(Text, ParseIntegerRefusesOtherTexts) {
   const auto message = [](const char* text) {
     return message_of([&] { parse_integer(text, "vocab", 1, 100); });
   };
@@ -80,7 +80,7 @@ TEST(Text, CheckedProductKnowsItsLimit) {
   EXPECT_NE(message_of([] { checked_product(2, -1, "size"); }), "");
 }
 
-TEST(Text, NearestName) {
+TEST(Text, FindsTheNearestName) {
   const std::vector<std::string> names{"reference", "per_sequence", "fused", "cp_local"};
   EXPECT_EQ(nearest_name("fusd", names), "fused");
   EXPECT_EQ(nearest_name("cp_locla", names), "cp_local");

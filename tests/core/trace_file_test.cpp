@@ -108,7 +108,7 @@ TEST_F(TraceFileTest, TakesTheEventsOfOthers) {
   EXPECT_EQ(trace.process_names.size(), 2u);
 }
 
-TEST_F(TraceFileTest, WhatCannotBeWrittenIsNamed) {
+TEST_F(TraceFileTest, NamesAFileThatCannotBeWritten) {
   const auto message = [](const std::string& path) -> std::string {
     try {
       TraceFile(path, 0);

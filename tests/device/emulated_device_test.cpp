@@ -35,7 +35,7 @@ TEST(EmulatedDevice, LaunchesRunInOrderWhenSomebodyWaits) {
   EXPECT_EQ(device_work().synchronisations, 1);
 }
 
-TEST(EmulatedDevice, WhatAKernelThrowsIsThrownToWhoWaits) {
+TEST(EmulatedDevice, RethrowsExceptionsOfKernelsAtTheWait) {
   const std::unique_ptr<Device> device = make_emulated_device();
   bool later = false;
   count_launch();
@@ -56,7 +56,7 @@ ErrorCode code_of(const std::function<void()>& call) {
 }
 
 /// The loss is thrown by the wait, and then by every call except releases of memory.
-TEST(EmulatedDevice, ThatIsLostRunsNothingMore) {
+TEST(EmulatedDevice, RunsNothingAfterItsLoss) {
   const std::unique_ptr<Device> device = make_emulated_device();
   bool before = false;
   bool behind = false;
@@ -78,7 +78,7 @@ TEST(EmulatedDevice, ThatIsLostRunsNothingMore) {
   EXPECT_EQ(device->tracker().live_bytes(), 0);
 }
 
-TEST(EmulatedDevice, ThatIsLostWhileMemoryIsGivenBackIsSaidToWhoWaits) {
+TEST(EmulatedDevice, ReportsALossDuringAReleaseAtTheNextWait) {
   const std::unique_ptr<Device> device = make_emulated_device();
   {
     Buffer tensor = device->allocate(64, "tensor", MemorySpace::device);
@@ -87,7 +87,7 @@ TEST(EmulatedDevice, ThatIsLostWhileMemoryIsGivenBackIsSaidToWhoWaits) {
   EXPECT_EQ(code_of([&] { device->synchronise(); }), ErrorCode::device_lost);
 }
 
-TEST(Device, OfTheProcessorCannotBeLost) {
+TEST(Device, TheProcessorCannotBeLost) {
   EXPECT_EQ(code_of([] { make_cpu_device()->lose(); }), ErrorCode::unsupported);
 }
 

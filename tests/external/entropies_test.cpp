@@ -183,7 +183,7 @@ TEST_F(ExternalEntropies, WrongGradientsAreRejectedBySuites) {
   }
 }
 
-TEST_F(ExternalEntropies, ThatAreLoggedAloneNeedNoGraph) {
+TEST_F(ExternalEntropies, NeedNoGraphIfTheyAreLoggedAlone) {
   const std::string report = scratch_.file("logged.json");
   const ProcessResult result =
       run_loaded("run", {write_python("logged.py", kGradientLeftOut)},

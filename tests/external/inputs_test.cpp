@@ -25,7 +25,7 @@ def mine(logits, batch):
 
 using ExternalInputs = WithTorch;
 
-TEST_F(ExternalInputs, OfTheOtherKindAreNoTrialsOfASuite) {
+TEST_F(ExternalInputs, CasesOfTheOtherKindAreNoTrialsOfASuite) {
   const std::string mine = write_python("mine.py", kFromLogits);
   const std::string suite = scratch_.file("mixed.json");
   write_all(suite, kMixed);

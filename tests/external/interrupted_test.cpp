@@ -47,7 +47,7 @@ class ExternalInterrupted : public WithTorch {
       "--impl waits,fused --case 'lens=5+8 vocab=24' --grid tp1cp1,tp2cp1 ";
 };
 
-TEST_F(ExternalInterrupted, GoOnAsThePrintedLineSays) {
+TEST_F(ExternalInterrupted, GoOnByThePrintedLine) {
   const std::string file = write_python("waits.py", kWaits);
   const std::string first = scratch_.file("first.json");
   write_all(scratch_.file("wait"), "");

@@ -37,7 +37,7 @@ def mean_of_microbatch(logits, batch):
 
 using ExternalMicrobatches = WithTorch;
 
-TEST_F(ExternalMicrobatches, OfTheSameBatchShowADenominatorOfOne) {
+TEST_F(ExternalMicrobatches, ShowTheDenominatorOfOneMicrobatch) {
   const std::string report = scratch_.file("ci.json");
   const ProcessResult result =
       run_loaded("run", {write_python("means.py", kMeans)},

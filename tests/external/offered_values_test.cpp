@@ -90,7 +90,7 @@ TEST_F(ExternalOffers, AreVariedOneAtATimeAndNotWhereOneIsGiven) {
   EXPECT_THAT(tried(), ElementsAre("two:way=other", "fair:chunk=7"));
 }
 
-TEST_F(ExternalOffers, OfSuitesAndBundlesAreRunToo) {
+TEST_F(ExternalOffers, AreRunForSuitesAndBundles) {
   const std::string suite = scratch_.file("suite.json");
   write_all(suite, R"({"suite": 1, "name": "mine", "summary": "one", "grids": ["tp1cp1"],
     "implementations": ["fused", "fair"], "cases": [{"name": "a", "lens": "5+8", "vocab": 24}]})");

@@ -64,7 +64,7 @@ class Peers : public WithTorch {
 
 using Statuses = std::set<std::string>;
 
-TEST_F(Peers, OfPyTorchAreRight) {
+TEST_F(Peers, FromPyTorchAreRight) {
   const auto found = outcomes(
       {kPeers + "torch_cross_entropy.py", kPeers + "torch_linear_cross_entropy.py"},
       "torch_eager,torch_by_token,torch_linear_eager,torch_linear_cross_entropy",
@@ -78,7 +78,7 @@ TEST_F(Peers, OfPyTorchAreRight) {
   }
 }
 
-TEST_F(Peers, WhatPyTorchCompilesIsRight) {
+TEST_F(Peers, CompiledByPyTorchAreRight) {
   const auto found = outcomes({kPeers + "torch_cross_entropy.py"}, "torch_compiled",
                               "--case 'lens=5+8 vocab=96' ", 0);
   EXPECT_THAT(found.at("torch_compiled").statuses, ::testing::Not(::testing::Contains("failed")));
@@ -94,7 +94,7 @@ TEST_F(Peers, TakeTheMeanOfOnePackOnOneRank) {
   EXPECT_EQ(found.at("torch_eager").statuses, Statuses{"skipped"});
 }
 
-TEST_F(Peers, OfALibraryThatIsMissingAreSkippedWithTheReason) {
+TEST_F(Peers, WithoutTheirLibraryAreSkippedWithTheReason) {
   const auto found =
       outcomes({kPeers + "liger.py", kPeers + "apple_cce.py", kPeers + "quack_cross_entropy.py"},
                "liger,liger_linear,cce,cce_unfiltered,quack,quack_in_place,fused,linear_ce",

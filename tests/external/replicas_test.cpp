@@ -50,12 +50,12 @@ const std::string kReplicaGrids = "tp1cp1dp2,tp1cp2,tp1cp2dp2";
 const std::string kOtherGradient = "same_gradient_on_replicas: ";
 const std::string kOtherLoss = "same_loss_on_replicas: ";
 
-TEST_F(Replicas, OfARightEngineAgree) {
+TEST_F(Replicas, RightEnginesAgree) {
   expect_all(run_engines("replica_engines.py", "right,slices", kReplicaGrids + ",tp2cp1dp2"),
              "passed");
 }
 
-TEST_F(Replicas, OfAGradientThatIsNotReducedAreNamed) {
+TEST_F(Replicas, UnreducedGradientsAreNamed) {
   const char* file = "replica_engines.py";
   expect_cause(run_engines(file, "gradient_of_own_rows", kReplicaGrids), kOtherGradient,
                "these add up to the truth: not reduced over ");
@@ -71,12 +71,12 @@ TEST_F(Replicas, OfAGradientThatIsNotReducedAreNamed) {
                kOtherGradient, "differs between ranks by roundings alone");
 }
 
-TEST_F(Replicas, ThatAreReducedTwiceAreNamed) {
+TEST_F(Replicas, GradientsReducedTwiceAreNamed) {
   expect_cause(run_engines("replica_engines.py", "gradient_twice_over_dp", "tp1cp1dp2,tp1cp2dp3"),
                "grad_weight", "x the truth: reduced over DP twice, or");
 }
 
-TEST_F(Replicas, OfALossAndOfMetricsAreCompared) {
+TEST_F(Replicas, LossAndMetricsAreCompared) {
   const char* file = "replica_engines.py";
   expect_cause(run_engines(file, "loss_of_own_rows", kReplicaGrids), kOtherLoss,
                "each rank reports that of its own rows times ");
@@ -93,7 +93,7 @@ TEST_F(Replicas, OfALossAndOfMetricsAreCompared) {
   }
 }
 
-TEST_F(Replicas, OfAStepThatLosesMicrobatchesAreExplained) {
+TEST_F(Replicas, LostAndRepeatedMicrobatchesAreExplained) {
   const std::string all_valid =
       "--case 'lens=9+14+5+7 mask=all vocab=64 hidden=64 hidden_values=one_hot'";
   const auto run = [&](const std::string& name) {
@@ -124,16 +124,16 @@ TEST_F(Replicas, InSlicesHaveToCoverTheWeight) {
   }
 }
 
-TEST_F(Replicas, ThatAreSlicesHaveToBeDeclared) {
+TEST_F(Replicas, SlicesHaveToBeDeclared) {
   expect_cause(run_engines("replica_engines.py", "slices_as_replicas", "tp1cp2dp2"), kOtherGradient,
                "slices of a reduce-scatter, which gradients=");
 }
 
-TEST_F(Replicas, OfTorchAreRightWhereTheyAreArmed) {
+TEST_F(Replicas, ArmedTorchEnginesPass) {
   expect_all(run_engines("torch_engines.py", "ddp,fsdp", kReplicaGrids + ",tp2cp1dp2"), "passed");
 }
 
-TEST_F(Replicas, OfTorchAreRejectedWhereTheyAreNotArmed) {
+TEST_F(Replicas, UnarmedTorchEnginesAreRejected) {
   const char* file = "torch_engines.py";
   expect_cause(run_engines(file, "ddp_not_armed,ddp_never_syncs", "tp1cp1dp2,tp1cp2dp2"),
                kOtherGradient, "not reduced over ");
@@ -168,7 +168,7 @@ std::string python_with_megatron() {
   return std::system(command.c_str()) == 0 ? python : "";
 }
 
-TEST_F(Replicas, OfMegatronAreRightWhereTheyAreArmed) {
+TEST_F(Replicas, MegatronEnginesPassIfArmed) {
   const std::string python = python_with_megatron();
   if (python.empty()) GTEST_SKIP() << "there is no megatron-core (LOSSGRID_MEGATRON_PYTHON)";
   const char* file = "megatron_engines.py";

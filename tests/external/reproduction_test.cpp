@@ -39,7 +39,7 @@ class Reproduction : public WithTorch {
   const std::string case_ = "--case 'lens=5+8+1+3 vocab=24' --grid tp2cp1 ";
 };
 
-TEST_F(Reproduction, OfATrialNamesFileInterpreterAndOptions) {
+TEST_F(Reproduction, NamesFileInterpreterAndOptionsOfATrial) {
   const ProcessResult first =
       paste(fmt::format("lossgrid run --load 'my losses/mine.py' --python '{}' --impl 'mine:word=a "
                         "b' {} --report trial.json",
@@ -54,7 +54,7 @@ TEST_F(Reproduction, OfATrialNamesFileInterpreterAndOptions) {
   EXPECT_EQ(repeated["reason"], trial["reason"]);
 }
 
-TEST_F(Reproduction, OfFilesOfTheEnvironmentNamesThem) {
+TEST_F(Reproduction, NamesFilesFromTheEnvironment) {
   const ProcessResult first =
       paste(fmt::format("export LOSSGRID_LOAD='my losses/mine.py'\nlossgrid run --python '{}' "
                         "--impl 'mine:word=a b' {}",
@@ -66,7 +66,7 @@ TEST_F(Reproduction, OfFilesOfTheEnvironmentNamesThem) {
   EXPECT_EQ(again.exit_code, 10) << again.out << again.err;
 }
 
-TEST_F(Reproduction, OfAMutantRunsIt) {
+TEST_F(Reproduction, RunsTheMutant) {
   write_all(scratch_.file("suite.json"),
             R"({"suite": 1, "name": "one", "summary": "one case", "grids": ["tp2cp1"],
                 "implementations": ["fused"],

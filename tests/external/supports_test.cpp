@@ -35,7 +35,7 @@ def unsure(logits, batch):
 
 using ExternalSupports = WithTorch;
 
-TEST_F(ExternalSupports, ThatFailsIsTheStatusOfItsTrial) {
+TEST_F(ExternalSupports, FailuresAreTheStatusOfTheirTrial) {
   const std::string file = write_python("unsure.py", kUnsure);
   const std::string report = scratch_.file("supports.json");
   const auto run = [&](const std::string& vocab, const std::string& deadline, int exit_code) {
@@ -63,7 +63,7 @@ TEST_F(ExternalSupports, ThatFailsIsTheStatusOfItsTrial) {
   expect(hung[0], "timeout", "supports of 'unsure' gave no answer within 4 s");
 }
 
-TEST_F(ExternalSupports, ThatRaisesEndsOneTimingOnly) {
+TEST_F(ExternalSupports, AnExceptionEndsOneTimingOnly) {
   const std::string report = scratch_.file("bench.json");
   const ProcessResult result =
       run_loaded("bench", {write_python("unsure.py", kUnsure)},

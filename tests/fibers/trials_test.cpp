@@ -191,7 +191,7 @@ bool barrier_is_needed(const PreparedProblem& prepared, const std::string& imple
 
 /// One after the other: four of the reduction, one before the logits are overwritten in place, one
 /// before the element of the target.
-TEST(EmulatedTrialsBarriers, OfAKernelAreAllNeeded) {
+TEST(EmulatedTrialsBarriers, AreAllNeededByAKernel) {
   if (LOSSGRID_TSAN) GTEST_SKIP() << "a data race ends the process";
   const PreparedProblem prepared = prepare_case("lens=5+1+3 vocab=2051 statistics=false");
   for (int barrier = 0; barrier < 6; ++barrier) {

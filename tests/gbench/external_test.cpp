@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 using GbenchExternal = WithTorch;
 
-TEST_F(GbenchExternal, TimesThemAndTellsWhatFails) {
+TEST_F(GbenchExternal, TimesImplementationsAndReportsFailures) {
   const std::string file = write_python("mine.py", R"(
 @lossgrid.implementation
 def mine(logits, batch, *, fails=False):

@@ -42,7 +42,7 @@ TEST(Reporter, OnRankZeroIsTheOneOfTheFlags) {
   EXPECT_THAT(printed, HasSubstr("\"name\": \"counted/iterations:3\""));
 }
 
-TEST(Reporter, OfAFileOnRankZeroAlone) {
+TEST(Reporter, WritesAFileOnRankZeroAlone) {
   const std::vector<std::string> flags{"--benchmark_out=f"};
   EXPECT_NE(make_reporters(flags, true).file, nullptr);
   EXPECT_EQ(make_reporters(flags, true).display, nullptr);
@@ -55,7 +55,7 @@ TEST(Reporter, OfAFileOnRankZeroAlone) {
 }
 
 // Google Benchmark reads the environment too.
-TEST(Reporter, OfAFileThatTheEnvironmentAsksFor) {
+TEST(Reporter, WritesTheFileThatTheEnvironmentAsksFor) {
   ::setenv("BENCHMARK_OUT", "f", 1);
   EXPECT_NE(make_reporters({}, true).file, nullptr);
   ::unsetenv("BENCHMARK_OUT");

@@ -100,7 +100,7 @@ TEST(TrialBenchmarks, RepetitionsHaveSamplesOfTheirOwn) {
   EXPECT_EQ(probe_plans, verified + 2);
 }
 
-TEST(TrialBenchmarks, ThatTheTrialRejectsAreErrors) {
+TEST(TrialBenchmarks, AreErrorsIfTheTrialFails) {
   TrialRuns runs;
   const int before = probe_plans;
   const Runs found = run_benchmarks("gbench_probe:wrong_from=1", "tp1cp1", runs);
@@ -114,7 +114,7 @@ TEST(TrialBenchmarks, ThatTheTrialRejectsAreErrors) {
   EXPECT_EQ(runs.session.code, ExitCode::correctness);
 }
 
-TEST(TrialBenchmarks, ThatGoWrongWhileTimedAreErrors) {
+TEST(TrialBenchmarks, AreErrorsIfTimedOutputsAreWrong) {
   TrialRuns runs;
   const Runs found = run_benchmarks("gbench_probe:wrong_from=4", "tp1cp2", runs);
   ASSERT_THAT(found, SizeIs(3));
@@ -125,7 +125,7 @@ TEST(TrialBenchmarks, ThatGoWrongWhileTimedAreErrors) {
   EXPECT_EQ(runs.session.code, ExitCode::correctness);
 }
 
-TEST(TrialBenchmarks, ThatThrowWhileTimedAreErrors) {
+TEST(TrialBenchmarks, AreErrorsIfTheyThrowWhileTimed) {
   TrialRuns runs;
   const Runs found = run_benchmarks("gbench_probe:throw_from=4", "tp2cp1", runs);
   ASSERT_THAT(found, SizeIs(3));
@@ -134,7 +134,7 @@ TEST(TrialBenchmarks, ThatThrowWhileTimedAreErrors) {
   EXPECT_EQ(runs.session.code, ExitCode::rank_crashed);
 }
 
-TEST(TrialBenchmarks, ThatCannotRunAreSkippedWithTheReason) {
+TEST(TrialBenchmarks, AreSkippedWithTheReasonIfTheyCannotRun) {
   TrialRuns runs;
   Runs found = run_benchmarks("linear_ce", "tp1cp1", runs);
   ASSERT_THAT(found, SizeIs(3));

@@ -149,7 +149,7 @@ TEST_P(BackendTrials, LaunchesAndWaitsAreCounted) {
   EXPECT_EQ(tiled.times.at(1).kernel_launches, stored.times.at(1).kernel_launches);
 }
 
-TEST_P(BackendTrials, RecordsSayWhereTheyRan) {
+TEST_P(BackendTrials, RecordsNameTheirBackend) {
   const TrialRecord record = run(prepare_case("lens=5 vocab=24"), "fused", "tp1cp1");
   const std::string backend(name(GetParam()));
   EXPECT_EQ(record.backend, backend);

@@ -40,7 +40,7 @@ TEST(Metric, MeanIsOfAllElementsAndNotOfTheParts) {
   EXPECT_EQ(both.value(), 4);  // the mean of the parts' means would be 3.5
 }
 
-TEST(Metric, MinAndMaxOfTheParts) {
+TEST(Metric, MinAndMaxAreThoseOfTheParts) {
   for (const bool swapped : {false, true}) {
     const auto join = [&](Reduction reduction) {
       const Metric a = part(reduction, -3, 2);
@@ -66,7 +66,7 @@ TEST(Metric, APartWithoutElementsTakesNoPartInExtrema) {
   }
 }
 
-TEST(Metric, OfNoElementsHasNoValue) {
+TEST(Metric, HasNoValueWithoutElements) {
   for (const Reduction reduction : kReductions) {
     EXPECT_EQ(part(reduction, 1, 0).value().has_value(), reduction == Reduction::count)
         << name(reduction);
@@ -83,7 +83,7 @@ TEST(Metric, ANaNOfAPartShowsInTheWhole) {
   }
 }
 
-TEST(Metric, GlobalIsWhatEveryPartSays) {
+TEST(Metric, GlobalIsTheCommonValueOfAllPartsOrNaN) {
   const Metric both = joined(part(Reduction::global, 26, 1), part(Reduction::global, 26, 1));
   EXPECT_EQ(both.value(), 26);
   const Metric apart = joined(part(Reduction::global, 26, 1), part(Reduction::global, 25, 1));

@@ -199,7 +199,7 @@ std::pair<Metrics, Metrics> run_padded(const PackedBatch& batch, const PaddedRow
   return {result.metrics, truth};
 }
 
-TEST(StepStatistics, OfABatchWorkedOutByHand) {
+TEST(StepStatistics, MatchABatchWorkedOutByHand) {
   const Metrics expected = {{"highest", {Reduction::max, 6, 1}},
                             {"n_seqs", {Reduction::count, 2, 1}},
                             {"n_tokens", {Reduction::count, 10, 1}},
@@ -227,7 +227,7 @@ TEST(StepStatistics, OfABatchWorkedOutByHand) {
   expect_same(truth, expected);
 }
 
-TEST(StepStatistics, OfNothingValidCountsTokensAndHasNoAverages) {
+TEST(StepStatistics, CountTokensAndHaveNoAveragesWithoutValidSequences) {
   PackedBatch batch = padded_batch();
   batch.sample_mask = {0, 0, 0, 0};
   const auto [got, truth] = run_padded(batch);
@@ -246,7 +246,7 @@ TEST(StepStatistics, OfNothingValidCountsTokensAndHasNoAverages) {
   }
 }
 
-TEST(StepStatistics, OfADummyCountNothing) {
+TEST(StepStatistics, CountNothingForADummy) {
   PackedBatch batch = padded_batch();
   batch.sample_mask = {0, 0, 0, 0};
   batch.microbatch.dummy = true;
@@ -308,7 +308,7 @@ TEST(StepStatistics, PacksJoinToTheWhole) {
   expect_same(joined_packs, all);
 }
 
-TEST(StepStatistics, OfSlicesOfSequencesAreNotThoseOfTheSequences) {
+TEST(StepStatistics, DifferBetweenSlicesAndWholeSequences) {
   // Each rank finishes with the sums of its own rows: perplexities of slices, sequences counted
   // once for every rank.
   const ObjectiveBatch data = make_objective_batch(random_shape(5));

@@ -55,13 +55,13 @@ TEST(AllReduceCeiling, IsTheMedianOfTheSlowestRankOnAllRanks) {
   }
 }
 
-TEST(AllReduceCeiling, OfOneRankIsNoCommunication) {
+TEST(AllReduceCeiling, IsZeroForOneRank) {
   const std::vector<AllReduceCeiling> results = measure_on(1);
   EXPECT_EQ(results[0].latency_ns, 0);
   EXPECT_EQ(results[0].bytes_per_second, 0);
 }
 
-TEST(AllReduceCeiling, MakesTheSameCallsWhateverTheClockSays) {
+TEST(AllReduceCeiling, MakesTheSameCallsWithEveryClock) {
   std::array<CollectiveCounts, 2> counts;
   const RanksOutcome outcome = run_thread_ranks(
       2,

@@ -88,7 +88,7 @@ TEST(DeviceMemory, TakesWhatIsPlanned) {
   }
 }
 
-TEST(DeviceMemory, OfAProcessorIsThatOfItsThreads) {
+TEST(DeviceMemory, UsesTheKernelsOfThreadsOnAProcessor) {
   const std::unique_ptr<Device> device = make_cpu_device();
   const Octets from = octets(4100, 1);
   Octets to(from.size());

@@ -214,7 +214,7 @@ TEST(Sampler, TheOrderIsRandomAndTheSameOnAllRanks) {
             views[0].rank.diary);
 }
 
-TEST(Sampler, WhatComesBeforeASampleIsNotTimed) {
+TEST(Sampler, DoesNotTimeTheStepBeforeASample) {
   std::vector<RankView> views(1);
   run_thread_ranks(
       1,

@@ -51,7 +51,7 @@ TEST(SelfTest, PassesWhenAllIsRight) {
   for (const SelfTestCheck& check : checks) EXPECT_TRUE(check.passed) << check.name << check.detail;
 }
 
-TEST(SelfTest, OfThisMachineSeesTheKnownBytesAndSleepsLongEnough) {
+TEST(SelfTest, SeesKnownBytesAndSleepsLongEnoughOnThisMachine) {
   const std::vector<SelfTestCheck> checks = run_self_test();
   EXPECT_TRUE(checks[0].passed) << checks[0].detail;
   EXPECT_GE(checks[1].measured, 5e6);

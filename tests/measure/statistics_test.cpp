@@ -35,7 +35,7 @@ TEST(Quantile, InterpolatesBetweenTheTwoNearestSamples) {
   EXPECT_EQ(quantile(samples, 0.5), 25);
 }
 
-TEST(Quantile, OfElevenSamplesAreSamples) {
+TEST(Quantile, IsASampleForElevenSamples) {
   Samples samples;
   for (int k = 10; k >= 0; --k) samples.push_back(k * k);
   EXPECT_EQ(quantile(samples, 0.2), 4);
@@ -43,7 +43,7 @@ TEST(Quantile, OfElevenSamplesAreSamples) {
   EXPECT_EQ(quantile(samples, 0.8), 64);
 }
 
-TEST(Quantile, OfOneSampleIsThatSample) {
+TEST(Quantile, IsTheOnlySample) {
   for (const double p : {0.0, 0.2, 0.5, 1.0}) EXPECT_EQ(quantile(Samples{7}, p), 7);
 }
 

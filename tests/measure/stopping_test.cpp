@@ -43,7 +43,7 @@ TEST(StderrOfMedian, OneSlowSampleOfManyDoesNotMoveIt) {
   EXPECT_EQ(relative_stderr_of_median(samples), before);
 }
 
-TEST(StderrOfMedian, OfNormalSamplesIsTheKnownOne) {
+TEST(StderrOfMedian, IsTheKnownOneForNormalSamples) {
   // The standard error of the median of n normal samples is about 1.2533 sigma / sqrt(n).
   std::mt19937 random(1);
   std::normal_distribution<double> normal(100, 1);
@@ -57,7 +57,7 @@ TEST(StderrOfMedian, OfNormalSamplesIsTheKnownOne) {
   EXPECT_NEAR(sum / kTrials, 1.2533 / std::sqrt(50.0), 0.03);
 }
 
-TEST(StderrOfMedian, OfTooFewIsInfiniteAndOfEqualOnesNothing) {
+TEST(StderrOfMedian, IsInfiniteForTooFewSamplesAndZeroForEqualOnes) {
   EXPECT_EQ(relative_stderr_of_median({}), std::numeric_limits<double>::infinity());
   EXPECT_EQ(relative_stderr_of_median(from_to(3, 3)), std::numeric_limits<double>::infinity());
   EXPECT_EQ(relative_stderr_of_median(std::vector<double>{3, 3, 3}), 0);

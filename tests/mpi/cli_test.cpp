@@ -361,7 +361,7 @@ TEST(Launched, AJobThatDiedIsCompletedByAnother) {
   for (const ordered_json& trial : parsed["trials"]) EXPECT_EQ(trial["status"], "passed");
 }
 
-TEST(Launched, ErrorsAreSaidOnce) {
+TEST(Launched, ErrorsArePrintedOnce) {
   const ScratchFolder scratch;
   const ProcessResult small = run_processes(scratch, 2, "run --suite smoke");
   EXPECT_EQ(small.exit_code, 65);
@@ -378,7 +378,7 @@ TEST(Launched, ErrorsAreSaidOnce) {
   EXPECT_EQ(count_of(unknown.err, "lossgrid: "), 1u) << unknown.err;
 }
 
-TEST(Launched, WhatNeedsNoRanksRunsOnce) {
+TEST(Launched, CommandsWithoutRanksRunOnce) {
   const ScratchFolder scratch;
   const ProcessResult result = run_processes(scratch, 3, "list suites");
   EXPECT_EQ(result.exit_code, 0);

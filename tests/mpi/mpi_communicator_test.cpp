@@ -51,7 +51,7 @@ TEST(MpiCommunicator, HasTheBitsOfThreads) {
   expect_same_as_threads(session().size(), log_all);
 }
 
-TEST(MpiCommunicator, WorldsThatAreSmallerThanTheJob) {
+TEST(MpiCommunicator, WorksInWorldsThatAreSmallerThanTheJob) {
   for (int ranks = 1; ranks < session().size(); ++ranks) {
     expect_same_as_threads(ranks, [](Communicator& world) {
       Log log;
@@ -131,7 +131,7 @@ TEST(MpiCommunicator, AllGatherInPlace) {
 }
 
 // Rank pairs run ahead of each other in crossing groups, with calls of all paths.
-TEST(MpiCommunicator, ManyCallsOverCrossingGroups) {
+TEST(MpiCommunicator, KeepsManyCallsOverCrossingGroupsApart) {
   if (session().size() % 2 != 0) GTEST_SKIP() << "needs pairs";
   expect_mpi_ranks_ok([](Communicator& world) {
     const int half = world.size() / 2;
@@ -196,7 +196,7 @@ TEST(MpiRanks, RanksMayEndAtDifferentTimes) {
 }
 
 // No rank waits for another one here: nothing is lost, and the job ends by MPI_Finalize.
-TEST(MpiRanks, WhatBodiesThrowIsTheSameOutcomeEverywhere) {
+TEST(MpiRanks, ExceptionsAreTheSameOutcomeOnEveryRank) {
   const RanksOutcome outcome = run_mpi_ranks(
       session(), session().size(),
       [](Communicator&) { throw Error(ErrorCode::unsupported, "no such\nkernel \xff"); },

@@ -45,7 +45,7 @@ TEST(LaunchedRecording, IsOneTraceAndASnapshotOfEachProcess) {
   }
 }
 
-TEST(LaunchedRecording, OfAKilledProcessIsInItsOwnFile) {
+TEST(LaunchedRecording, KeepsAKilledProcessInItsOwnFile) {
   const ScratchFolder scratch;
   EXPECT_NE(trace_processes(scratch, 2, "--inject rank=1,at=backward,kind=kill").exit_code, 0);
   for (const char* file : {"t.json", "t.json.rank1"}) {

@@ -62,7 +62,7 @@ TEST_P(SweepWithADeath, NamesTheTrialAndGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Deaths, SweepWithADeath, testing::Values("exit", "kill", "segv"),
                          [](const auto& of) { return of.param; });
 
-TEST(Sweep, OfOneLaunchForEachGridIsTheRunOfThreads) {
+TEST(Sweep, WithOneLaunchForEachGridEqualsTheRunOfThreads) {
   const ScratchFolder scratch;
   const std::string threads = scratch.file("threads.json");
   ASSERT_EQ(run_lossgrid(scratch, "run " + (kTrials + threads)).exit_code, 0);

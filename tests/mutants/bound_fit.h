@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Share of each bound that the valid implementations use: the largest ratio (error / bound) of
-// every check over value regimes and seeds. It justifies the constants of harness/verify/bounds.h,
-// linear_bounds.h and of the bias checks: fit_bounds prints it, and a test holds it at or below 1.
+// every check over value regimes and seeds. It justifies the constants of
+// harness/verify/truth/bounds.h, linear_bounds.h and of the bias checks: fit_bounds prints it, and
+// a test holds it at or below 1.
 #pragma once
 
 #include <map>

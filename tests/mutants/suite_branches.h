@@ -8,7 +8,7 @@
 
 #include "harness/problem/case/suite.h"
 #include "harness/runner/trial/trial.h"
-#include "harness/verify/unpadded_batch.h"
+#include "harness/verify/truth/unpadded_batch.h"
 
 namespace lossgrid {
 

@@ -31,6 +31,8 @@ TEST_P(PluginLoading, RefusesLibrariesThatBreakARule) {
   expect_refused(refused("NO_FUNCTION"), "an implementation has no function 'backward'");
   expect_refused(refused("SMALL_STRUCT"),
                  "struct_size of lossgrid_implementation is 64, version 1 of the ABI has 72");
+  expect_refused(refused("SMALL_DESCRIPTION"),
+                 "struct_size of lossgrid_description is 120, version 1 of the ABI has 128");
   expect_refused(refused("NAME_CLASH"), "there is an implementation 'fused' already");
   expect_refused(refused("UNKNOWN_WORD"),
                  "'refused': unknown rows 'shards'; did you mean 'shard'?");

@@ -55,8 +55,6 @@ TEST_P(PluginTakes, NothingThatIsNotDeclared) {
   };
   EXPECT_THAT(skipped("vocab_parallel", "c_vocab_parallel", "top_k=3"),
               HasSubstr("takes=\"sampling_mask\""));
-  EXPECT_THAT(skipped("wrong_sampled", "twin_older", "top_k=3"),
-              HasSubstr("takes=\"sampling_mask\""));
   EXPECT_THAT(skipped("vocab_parallel", "c_vocab_parallel", "temperature=2"),
               HasSubstr("takes=\"transforms\""));
   EXPECT_THAT(skipped("sampled", "c_sampled", "sequence_temperatures=true"),
@@ -98,12 +96,6 @@ TEST_P(PluginTakes, CpSizesByMicrobatch) {
   EXPECT_THAT(result_.out, HasSubstr("4 passed\n"));
   run("hidden_nll", GetParam(), "cpp_hidden_nll", lengths + " hidden=4'" + grids, 0);
   EXPECT_THAT(result_.out, HasSubstr("6 passed\n"));  // with the blocks that it offers
-}
-
-/// The size that descriptions had before `takes` is enough.
-TEST_P(PluginTakes, OlderDescriptionsAreRead) {
-  run("wrong_sampled", GetParam(), "twin_older", "--case 'lens=5+8 vocab=25' --grid tp2cp2", 0);
-  EXPECT_THAT(result_.out, HasSubstr("1 passed\n"));
 }
 
 TEST_P(PluginTakes, MistakesWithAMaskAreRejected) {

@@ -88,7 +88,7 @@ TEST(Mutation, AGridThatCutsVocabularyAndSequencesIsTheFirst) {
   EXPECT_EQ(record_of_mutant("mutant/undeclared_gather", cases).trials, 3);
 }
 
-TEST(Mutation, ASkippedTrialIsNone) {
+TEST(Mutation, SkippedTrialsAreNotCounted) {
   const std::string from_logits = "lens=8 vocab=24";
   const MutantRecord skipped = record_of_mutant("mutant/linear_retained_chunks", {from_logits});
   EXPECT_EQ(skipped.trials, 0);

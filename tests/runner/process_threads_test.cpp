@@ -4,8 +4,8 @@
 
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/runner/problem_cache.h"
-#include "harness/verify/expected.h"
-#include "harness/verify/linear_truth.h"
+#include "harness/verify/checks/expected.h"
+#include "harness/verify/truth/linear_truth.h"
 #include "reading_threads.h"
 
 namespace lossgrid {

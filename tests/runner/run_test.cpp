@@ -140,7 +140,7 @@ TEST(Run, ByGridAllCasesRunOnAGridBeforeTheNext) {
   EXPECT_THAT(trials.at(3).reason, HasSubstr("determinism: packing gave different bits"));
 }
 
-TEST(Run, StopsWhenTheSinkSaysSo) {
+TEST(Run, StopsIfTheSinkReturnsFalse) {
   ProblemCache problems;
   int seen = 0;
   run_suites({small_suite()}, RunOptions(), problems,

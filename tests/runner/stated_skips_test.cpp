@@ -82,7 +82,7 @@ TEST(StatedSkips, AMutantWithNothingToChangeNeedsNoStatement) {
 }
 
 /// A refusal that stands in a statement but is gone would hide the next one.
-TEST(StatedSkips, OfTheRepositoryAreThoseOfTheImplementations) {
+TEST(StatedSkips, AllOfTheRepositoryAreThoseOfTheImplementations) {
   setenv("LOSSGRID_CASES_DIR", LOSSGRID_SOURCE_DIR "/cases", 1);
   for (const std::string& name : suite_names()) {
     const Suite suite = read_suite(find_suite(name).at(0));

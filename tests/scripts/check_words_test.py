@@ -18,18 +18,29 @@ GOOD = '''// SPDX-License-Identifier: Apache-2.0
 int largest(Row row);  // 0 for an empty row
 const char* help = "what \\"said\\" and why_not print"; // the strings of users stay
 int meeting = 1;
+TEST(Rows, OffsetsAreSums) {}
+TEST_F(Rows, WhereverTheyStandAreRead) {}
+TEST_P(Rows, KeepWhatIsGiven) {}
+TYPED_TEST(Rows, AreThoseOfTheirTellerAndSaying) {}
+EXPECT_EQ(tested(Rows, OfAll), 1);
 '''
 
 # Lines of a .cpp file or a .py file, each with the rule that it breaks.
 CLAUSE = "comment begins with a clause"
 SPEAKS = "things do not speak"
 NAMES = "private dialect"
+TEST_CLAUSE = "name of a test begins with a clause"
+TEST_SPEAKS = "things do not speak: the name of a test"
 BAD_CPP = [("// What a row holds.", CLAUSE), ("/// Of one rank.", CLAUSE), ("  // Whether it ends", CLAUSE),
            ("int a;  // Why it ends", CLAUSE), ("int a;  ///< How", CLAUSE),
            ("// Zero, as the format says.", SPEAKS), ("// Nothing tells them apart.", SPEAKS),
            ("// Saying which is no telling.", SPEAKS), ("int a;  // as it was told", SPEAKS),
            ("const char* said = nullptr;", NAMES), ("auto text = first_text(a);", NAMES),
-           ("group.meet();", NAMES), ('if (why_not("a").empty()) {', NAMES)]
+           ("group.meet();", NAMES), ('if (why_not("a").empty()) {', NAMES),
+           ("TEST(Rows, OfARank) {", TEST_CLAUSE), ("TEST_F(Rows, WhatIsLeft) {", TEST_CLAUSE),
+           ("TEST_P(Rows, Why) {", TEST_CLAUSE), ("TYPED_TEST(Rows, Of2Ranks) {", TEST_CLAUSE),
+           ("  TEST( Rows, WhoseEnd_IsLeft) {", TEST_CLAUSE), ("TEST(Rows, TellTheRank) {", TEST_SPEAKS),
+           ("TEST(Rows, ErrorsSayTheRank) {", TEST_SPEAKS), ("TEST_F(Rows, NoLineSays) {", TEST_SPEAKS)]
 BAD_PYTHON = [('    """What it holds."""', CLAUSE), ("# Those of a rank.", CLAUSE),
               ("a = 1  # Where it stands", CLAUSE), ("def why_not(problem):", NAMES),
               ('"""A file.\n\nIts name says it."""', SPEAKS)]
@@ -72,6 +83,10 @@ class CheckWords(InARepository):
                     self.assertIn(rule, found[0])
                     self.assertTrue(found[0].startswith(f"{name}:{1 + len(line.splitlines())}:"), found)
                     os.remove(os.path.join(self.root, name))
+
+    def test_finds_the_name_of_a_test_on_the_next_line(self):
+        status, found = self.run_on("check_words", {"row.cpp": "TEST(Rows,\n     OfARank) {}\n"})
+        self.assertEqual((status, found), (1, [f"row.cpp:1: {TEST_CLAUSE}: TEST(Rows,"]))
 
     def test_finds_a_header_without_an_opening_comment(self):
         status, found = self.run_on("check_words", {"row.h": "// SPDX\n#pragma once\n"})

@@ -80,12 +80,15 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.kind(invariants=[{"name": "same_bits", "status": "failed"}]), "wrong")
 
 
+EMPTY_PARTS = {"shared": {}, "defaults": {"trial": {"checks": []}, "checks": {}}}
+
+
 class Table(unittest.TestCase):
     REPORT = {"trials": [
         trial("f", "passed"), trial("f", "failed", check("loss", 1234.5, 10.5, 10.0),
                                     case="vocab=96 dtype=bf16"),
         trial("g", "error", reason="rank 0: ValueError: a|b"), trial("g", "skipped", reason="no TP"),
-        trial("fused", "passed")], "shared": {}, "defaults": {}}
+        trial("fused", "passed")], **EMPTY_PARTS}
 
     def test_a_section(self):
         lines = table.section("verl", self.REPORT, {"f": {"time": 3.21, "memory": None}},
@@ -107,7 +110,7 @@ class Table(unittest.TestCase):
         peak = {"phase": "backward", "measured_peak_bytes": 4000}
         run = {"trials": [trial("f", "failed", memory=[{**peak, "measured_peak_bytes": 8000}]),
                           trial("h", "passed", memory=[{**peak, "measured_peak_bytes": 8}]),
-                          trial("fused", "passed", memory=[peak])], "shared": {}, "defaults": {}}
+                          trial("fused", "passed", memory=[peak])], **EMPTY_PARTS}
         self.assertEqual(table.costs_of(bench, run), {"f": {"time": 3.0, "memory": 2.0}})
 
     def test_a_framework_that_cannot_run(self):

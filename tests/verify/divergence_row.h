@@ -16,7 +16,7 @@
 
 #include "divergence_emulation.h"
 #include "harness/core/philox.h"
-#include "harness/verify/divergence_truth.h"
+#include "harness/verify/truth/divergence_truth.h"
 
 namespace lossgrid {
 namespace divergence_rows {

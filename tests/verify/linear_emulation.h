@@ -12,7 +12,7 @@
 
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/objective_inputs.h"
-#include "harness/verify/linear_checks.h"
+#include "harness/verify/checks/linear_checks.h"
 #include "statistics_outputs.h"
 
 namespace lossgrid {

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/loss/registry.h"
-#include "harness/verify/shard_checks.h"
+#include "harness/verify/checks/shard_checks.h"
 
 namespace lossgrid {
 

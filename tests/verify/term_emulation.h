@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "harness/verify/truth.h"
+#include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
 

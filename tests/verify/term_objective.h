@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "harness/loss/objective.h"
-#include "harness/verify/truth.h"
+#include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
 

@@ -22,7 +22,7 @@
 #include "harness/problem/bundle/rank_view.h"
 #include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/problem_cache.h"
-#include "harness/verify/expected.h"
+#include "harness/verify/checks/expected.h"
 #include "reports/exports/exporter.h"
 #include "reports/record/report_reader.h"
 

@@ -12,6 +12,7 @@
 #include "harness/cli/load_flags.h"
 #include "harness/cli/models.h"
 #include "harness/cli/mutants_page.h"
+#include "harness/cli/options_page.h"
 #include "harness/cli/output.h"
 #include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/nccl/nccl_transport.h"
@@ -101,6 +102,16 @@ void list_objectives() {
   }
 }
 
+/// Prints the options of every objective with their defaults.
+void list_options() {
+  for (const ObjectiveEntry* entry : objectives()) {
+    for (const OptionDescription& option : entry->document()) {
+      print_entry(fmt::format("{:<18} {:<40} {:<12}", entry->kind, option.name, option.fallback),
+                  option.effect);
+    }
+  }
+}
+
 void list_keys() {
   print_entry(fmt::format("{:<22} {:<10}", "objective", "nll"),
               "see lossgrid list objectives; options as objective.NAME=VALUE");
@@ -179,17 +190,13 @@ struct Kind {
   void (*print)();
 };
 
-constexpr Kind kKinds[] = {{"suites", list_suites},
-                           {"implementations", list_implementations},
-                           {"objectives", list_objectives},
-                           {"mutants", list_mutants},
-                           {"keys", list_keys},
-                           {"frameworks", list_frameworks},
-                           {"models", list_models},
-                           {"machines", list_machines},
-                           {"backends", list_backends},
-                           {"transports", list_transports},
-                           {"exports", list_exports}};
+constexpr Kind kKinds[] = {
+    {"suites", list_suites},         {"implementations", list_implementations},
+    {"objectives", list_objectives}, {"options", list_options},
+    {"mutants", list_mutants},       {"keys", list_keys},
+    {"frameworks", list_frameworks}, {"models", list_models},
+    {"machines", list_machines},     {"backends", list_backends},
+    {"transports", list_transports}, {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
   for (const Kind& kind : kKinds) {
@@ -202,8 +209,13 @@ ExitCode run(const std::string& what) {
 }
 
 ExitCode run_markdown(const std::string& what) {
-  if (what != "mutants") throw Error(ErrorCode::usage, "--markdown is for list mutants");
-  print("{}", format_mutants_page());
+  if (what == "mutants") {
+    print("{}", format_mutants_page());
+  } else if (what == "options") {
+    print("{}", format_options_page());
+  } else {
+    throw Error(ErrorCode::usage, "--markdown is for list mutants and list options");
+  }
   return ExitCode::ok;
 }
 
@@ -219,19 +231,20 @@ void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   auto load = std::make_shared<LoadFlags>();
   auto is_markdown = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand(
-      "list",
-      "print the suites, implementations, objectives, mutants, case keys, frameworks, models, "
-      "machines, backends, transports or exports");
+  CLI::App* command = app.add_subcommand("list",
+                                         "print the suites, implementations, objectives, their "
+                                         "options, mutants, case keys, frameworks, models, "
+                                         "machines, backends, transports or exports");
   command
-      ->add_option(
-          "what", *what,
-          "suites, implementations, objectives, mutants, keys, frameworks, models, machines, "
-          "backends, transports or exports")
+      ->add_option("what", *what,
+                   "suites, implementations, objectives, options, mutants, keys, frameworks, "
+                   "models, machines, "
+                   "backends, transports or exports")
       ->required();
   add_cases_flag(*command);
   add_load_flags(*command, *load);
-  command->add_flag("--markdown", *is_markdown, "of mutants: the tables of docs/mutants.md");
+  command->add_flag("--markdown", *is_markdown,
+                    "of mutants and options: the tables of docs/mutants.md and docs/objectives.md");
   command->callback([what, load, is_markdown, &action] {
     action = [what, load, is_markdown] {
       if (*is_markdown) return run_markdown(*what);

@@ -71,7 +71,7 @@ std::vector<std::string> implementations_of(const Suite& suite, const CaseSpec& 
 PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
                       const std::vector<std::string>& implementations, FitKey key,
                       std::optional<std::int64_t> limit) {
-  PlannedGrid planned{spec, grid, {}, {}};
+  PlannedGrid planned{spec, grid, {}};
   for (const std::string& implementation : implementations) {
     if (limit) {
       planned.fits.push_back(fit_case(spec, grid, implementation, key, *limit));
@@ -82,7 +82,6 @@ PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
       planned.fits.push_back(std::move(fit));
     }
   }
-  if (!limit) planned.upstream = plan_upstream(spec, grid);
   return planned;
 }
 
@@ -107,10 +106,6 @@ Json plans_to_json(const std::vector<PlannedGrid>& plans, const std::vector<Grid
       plan["rows"].push_back(plan_to_json(planned.fits[k], limit));
       if (times[g].empty() || !times[g][k].time) continue;
       plan["rows"].back()["time"] = time_to_json(*times[g][k].time);
-    }
-    plan["upstream"] = Json::array();
-    for (const UpstreamMemory& memory : planned.upstream) {
-      plan["upstream"].push_back({{"name", memory.name}, {"bytes", memory.bytes}});
     }
     out["plans"].push_back(std::move(plan));
   }

@@ -89,12 +89,6 @@ bool lists(const nlohmann::json& list, const char* word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// Returns `takes`, which descriptions of plugins that are older than it do not have.
-const char* takes_of(const lossgrid_description& from) {
-  const bool has_it = from.struct_size >= offsetof(lossgrid_description, takes) + sizeof(char*);
-  return has_it ? from.takes : nullptr;
-}
-
 /// Checks the words of `takes`, as those of the Python decorator are checked.
 void require_taken(const nlohmann::json& declaration) {
   const nlohmann::json& takes = declaration.at("takes");
@@ -141,8 +135,7 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
   require_functions(table);
   const lossgrid_description* from = call_plainly([&] { return table.describe(table.user); });
   if (from == nullptr) throw_bad_input("describe returns null");
-  // The size that it had first; what it has grown by is optional.
-  require_size(from->struct_size, offsetof(lossgrid_description, takes), "lossgrid_description");
+  require_size(from->struct_size, sizeof(lossgrid_description), "lossgrid_description");
   const std::string name = text_or(from->name, "");
   const bool is_word = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_';
@@ -162,7 +155,7 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
         {"scale", text_or(from->scale, "1")},
         {"overwrites", words_of(from->overwrites)},
         {"rounds", words_of(from->rounds)},
-        {"takes", words_of(takes_of(*from))},
+        {"takes", words_of(from->takes)},
         {"sequence_multiple", from->sequence_multiple == 0 ? 1 : from->sequence_multiple},
         {"pack_multiple", from->pack_multiple == 0 ? 1 : from->pack_multiple},
         {"has_supports", table.supports != nullptr},

@@ -39,8 +39,8 @@ struct Bundle {
 /// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
 /// index and the rule. Inputs of objectives are kept, also those that this one does not need (see
 /// require_objective_inputs). Hidden states, weight and bias become a projection, in bf16 when all
-/// are, else in f32. `expected.*` is all or nothing, except for `expected.entropy`, which older
-/// files do not have.
+/// are, else in f32. `expected.*` is all or nothing, except for `expected.entropy`, which is
+/// optional.
 Bundle read_bundle(const std::string& path);
 
 /// Writes `problem` and, when given, expected results: its logits in its dtype, unpoisoned, or the

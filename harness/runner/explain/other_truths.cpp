@@ -11,8 +11,8 @@
 #include "harness/loss/framework_scale.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/case/framework.h"
-#include "harness/verify/other_computations.h"
-#include "harness/verify/row_places.h"
+#include "harness/verify/checks/row_places.h"
+#include "harness/verify/diagnosis/other_computations.h"
 
 namespace lossgrid {
 namespace {

@@ -128,11 +128,6 @@ PlanRow plan_implementation(const PackLayout& layout, const LossImplementation& 
   return row;
 }
 
-std::vector<UpstreamMemory> plan_upstream(const CaseSpec& spec, const Grid& grid) {
-  const PackLayout layout(spec, grid);
-  return upstream_memory(layout.problem());
-}
-
 std::int64_t ring_wire_bytes(Collective operation, int ranks, std::int64_t payload_bytes) {
   if (ranks == 1) return 0;
   switch (operation) {

@@ -15,7 +15,6 @@
 
 #include "harness/comm/counting_communicator.h"
 #include "harness/comm/process_grid.h"
-#include "harness/loss/upstream_memory.h"
 #include "harness/problem/case/case_spec.h"
 #include "harness/runner/plan/pack_layout.h"
 
@@ -65,9 +64,6 @@ PlanRow plan_trial(const CaseSpec& spec, const Grid& grid, const std::string& im
 
 /// Plans an implementation on a pack that is laid out for it.
 PlanRow plan_implementation(const PackLayout& layout, const LossImplementation& implementation);
-
-/// Returns the memory that other training stacks need for the same pack, on one rank.
-std::vector<UpstreamMemory> plan_upstream(const CaseSpec& spec, const Grid& grid);
 
 /// Returns the bytes that a rank of a group of n sends in ring algorithms, for a payload M as
 /// communicators count it, rounded up: all-reduce 2 (n - 1) / n M, all-gather (n - 1) M of its own

@@ -24,7 +24,7 @@
 #include "harness/runner/trial/pack_checks.h"
 #include "harness/runner/trial/rank_communicators.h"
 #include "harness/runner/trial/weight_gradient.h"
-#include "harness/verify/output_checks.h"
+#include "harness/verify/checks/output_checks.h"
 
 namespace lossgrid {
 namespace {

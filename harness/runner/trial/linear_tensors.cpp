@@ -15,7 +15,7 @@
 #include "harness/device/parallel_fingerprint.h"
 #include "harness/runner/trial/rank_tensors.h"
 #include "harness/runner/trial/weight_gradient.h"
-#include "harness/verify/unwritten.h"
+#include "harness/verify/checks/unwritten.h"
 
 namespace lossgrid {
 namespace {

@@ -12,8 +12,8 @@
 #include "harness/core/hash.h"
 #include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
-#include "harness/verify/bounds.h"
-#include "harness/verify/output_checks.h"
+#include "harness/verify/checks/output_checks.h"
+#include "harness/verify/truth/bounds.h"
 
 namespace lossgrid {
 namespace {

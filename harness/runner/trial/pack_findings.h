@@ -14,9 +14,9 @@
 #include "harness/device/device_work.h"
 #include "harness/loss/loss_implementation.h"
 #include "harness/loss/train_step.h"
-#include "harness/verify/failed_logprobs.h"
-#include "harness/verify/linear_checks.h"
-#include "harness/verify/shard_checks.h"
+#include "harness/verify/checks/linear_checks.h"
+#include "harness/verify/checks/shard_checks.h"
+#include "harness/verify/diagnosis/failed_logprobs.h"
 
 namespace lossgrid {
 

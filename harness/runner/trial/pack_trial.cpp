@@ -15,8 +15,8 @@
 #include "harness/runner/trial/injected_nan.h"
 #include "harness/runner/trial/microbatch_in_flight.h"
 #include "harness/runner/trial/pack_checks.h"
-#include "harness/verify/bounds.h"
-#include "harness/verify/output_checks.h"
+#include "harness/verify/checks/output_checks.h"
+#include "harness/verify/truth/bounds.h"
 
 namespace lossgrid {
 namespace {

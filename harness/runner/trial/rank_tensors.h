@@ -17,7 +17,7 @@
 #include "harness/device/device.h"
 #include "harness/runner/trial/pack_findings.h"
 #include "harness/runner/trial/pack_rank.h"
-#include "harness/verify/truth.h"
+#include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
 

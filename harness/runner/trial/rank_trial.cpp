@@ -13,7 +13,7 @@
 #include "harness/runner/trial/global_batch.h"
 #include "harness/runner/trial/pack_trial.h"
 #include "harness/runner/trial/pipeline.h"
-#include "harness/verify/output_checks.h"
+#include "harness/verify/checks/output_checks.h"
 
 namespace lossgrid {
 namespace {

@@ -16,8 +16,8 @@
 #include "harness/runner/verdict/rank_merge.h"
 #include "harness/runner/verdict/refusal.h"
 #include "harness/runner/verdict/unjudged_outputs.h"
-#include "harness/verify/expected.h"
-#include "harness/verify/unpadded_batch.h"
+#include "harness/verify/checks/expected.h"
+#include "harness/verify/truth/unpadded_batch.h"
 
 namespace lossgrid {
 namespace {

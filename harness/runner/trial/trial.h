@@ -10,8 +10,8 @@
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/ranks.h"
 #include "harness/runner/trial/trial_setup.h"
-#include "harness/verify/check.h"
-#include "harness/verify/diagnosis.h"
+#include "harness/verify/checks/check.h"
+#include "harness/verify/diagnosis/diagnosis.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

@@ -16,8 +16,8 @@
 #include "harness/loss/loss_implementation.h"
 #include "harness/problem/case/scale_factor.h"
 #include "harness/runner/recording.h"
-#include "harness/verify/declared_roundings.h"
-#include "harness/verify/truth.h"
+#include "harness/verify/truth/declared_roundings.h"
+#include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
 

@@ -12,9 +12,9 @@
 #include "harness/comm/process_grid.h"
 #include "harness/loss/train_step.h"
 #include "harness/runner/trial/trial_setup.h"
-#include "harness/verify/linear_checks.h"
-#include "harness/verify/replicas.h"
-#include "harness/verify/sequence_parts.h"
+#include "harness/verify/checks/linear_checks.h"
+#include "harness/verify/checks/replicas.h"
+#include "harness/verify/diagnosis/sequence_parts.h"
 
 namespace lossgrid {
 

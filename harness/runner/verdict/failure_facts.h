@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/runner/trial/rank_trial.h"
-#include "harness/verify/diagnosis.h"
+#include "harness/verify/diagnosis/diagnosis.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

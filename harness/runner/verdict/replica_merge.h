@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/runner/trial/rank_trial.h"
-#include "harness/verify/replica_sentences.h"
+#include "harness/verify/diagnosis/replica_sentences.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

@@ -2,9 +2,9 @@
 // Items (harness/device/kernel/items.h) on GPUs.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "harness/device/kernel/launch_items.h"
-#include "impls/row_positions.h"
-#include "impls/statistics_rows.h"
-#include "impls/teacher_rows.h"
+#include "impls/toolkit/row_positions.h"
+#include "impls/toolkit/statistics_rows.h"
+#include "impls/toolkit/teacher_rows.h"
 
 namespace lossgrid {
 namespace {

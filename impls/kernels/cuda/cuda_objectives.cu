@@ -4,13 +4,13 @@
 #include "harness/loss/objective_kernels-inl.h"
 #include "harness/loss/prediction_metrics_terms.h"
 #include "harness/loss/step_statistics_terms.h"
-#include "impls/objectives/clipped_pg_terms.h"
-#include "impls/objectives/distill_terms.h"
-#include "impls/objectives/nll_terms.h"
-#include "impls/objectives/on_policy_distill_terms.h"
-#include "impls/objectives/pair_terms.h"
-#include "impls/objectives/score_terms.h"
-#include "impls/objectives/value_terms.h"
+#include "impls/objectives/clipped_pg/clipped_pg_terms.h"
+#include "impls/objectives/distill/distill_terms.h"
+#include "impls/objectives/distill/on_policy_distill_terms.h"
+#include "impls/objectives/nll/nll_terms.h"
+#include "impls/objectives/pairs/pair_terms.h"
+#include "impls/objectives/pairs/score_terms.h"
+#include "impls/objectives/value/value_terms.h"
 
 namespace lossgrid {
 namespace {

@@ -12,6 +12,7 @@
 #define MISSING_DEPENDENCY 7
 #define BAD_OPTION 8
 #define RETURNS_NULL 9
+#define SMALL_DESCRIPTION 10
 
 #if REFUSED == NO_SYMBOL
 #define lossgrid_plugin_entry another_entry
@@ -26,7 +27,7 @@ static const lossgrid_description* describe(void* user) {
   static const lossgrid_option option = {"chunk", "int", "many", NULL};
   static lossgrid_description description;
   (void)user;
-  description.struct_size = sizeof(description);
+  description.struct_size = sizeof(description) - (REFUSED == SMALL_DESCRIPTION ? 8 : 0);
   description.name = REFUSED == NAME_CLASH ? "fused" : "refused";
   description.rows = REFUSED == UNKNOWN_WORD ? "shards" : NULL;
   if (REFUSED == BAD_OPTION) {

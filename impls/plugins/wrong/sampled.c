@@ -54,17 +54,6 @@ static int changes_mask(FORWARD_ARGUMENTS) {
   return code;
 }
 
-/* Its description is older than `takes`, what stands there is no text. */
-static const lossgrid_description* describe_older(void* user) {
-  static lossgrid_description description;
-  static const char no_text[] = {'x', '\n', 1};
-  (void)user;
-  description.struct_size = offsetof(lossgrid_description, takes);
-  description.name = "twin_older";
-  description.takes = no_text;
-  return &description;
-}
-
 #define TWIN(twin, ...)                                                                \
   static const lossgrid_description* describe_##twin(void* user) {                     \
     static lossgrid_description description;                                           \
@@ -90,11 +79,9 @@ TWIN(keeps_filtered_targets, keeps_filtered_targets, backward);
 TWIN(changes_mask, changes_mask, backward);
 
 LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void) {
-  static const lossgrid_implementation older = {
-      sizeof(older), NULL, describe_older, supports, NULL, make_plan, forward, backward, destroy};
   static const lossgrid_implementation* const all[] = {
-      &twin_over_all_ids,           &twin_gradient_over_all_ids, &twin_mask_of_next_column,
-      &twin_keeps_filtered_targets, &twin_changes_mask,          &older};
+      &twin_over_all_ids, &twin_gradient_over_all_ids, &twin_mask_of_next_column,
+      &twin_keeps_filtered_targets, &twin_changes_mask};
   static const lossgrid_plugin plugin = {LOSSGRID_PLUGIN_ABI_VERSION, sizeof(lossgrid_plugin), all,
                                          sizeof(all) / sizeof(*all)};
   return &plugin;

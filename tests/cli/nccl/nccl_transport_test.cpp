@@ -94,7 +94,7 @@ TEST(NcclTransport, TimingsGoThroughTheLibrary) {
   EXPECT_EQ(forward("nccl"), forward("thread") + 1);
 }
 
-TEST(NcclTransport, WhatItCannotDoIsSkippedOrRefusedWithTheReason) {
+TEST(NcclTransport, UnsupportedRunsAreSkippedOrRefusedWithTheReason) {
   const NcclLibraryScope scope(LOSSGRID_FAKE_NCCL);
   const ScratchFolder scratch;
   const auto output_of = [&](const std::string& flags, int code) {

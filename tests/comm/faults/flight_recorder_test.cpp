@@ -135,7 +135,7 @@ TEST_F(FlightRecorderTest, IsThereAfterARunThatFailed) {
   EXPECT_EQ(outcome.ranks[3].trace.phase, RankPhase::setup);
 }
 
-TEST_F(FlightRecorderTest, OfARankThatHangsIsReadByTheOthers) {
+TEST_F(FlightRecorderTest, OtherRanksReadTheRecordOfAHangingOne) {
   const RanksOutcome outcome = run_thread_ranks(
       2,
       [](Communicator& world) {

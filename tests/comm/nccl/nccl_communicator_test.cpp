@@ -162,7 +162,7 @@ RanksOutcome run_with_hidden_memory(
       kNoHurry);
 }
 
-TEST(NcclCommunicator, WhatKernelsDoNotReachGoesOverTheHosts) {
+TEST(NcclCommunicator, MemoryThatKernelsCannotReachGoesOverTheHosts) {
   const RanksOutcome outcome =
       run_with_hidden_memory({0, 1}, [](Communicator& comm, std::array<float, 2>& data) {
         comm.all_reduce(std::span<float>(data), ReduceOp::sum);

@@ -40,7 +40,7 @@ TEST(Backoff, ForKernelsSleepsInNoPhaseOfAMillisecond) {
   EXPECT_EQ(sleeps_at(backoff, 10'000, 2), (Sleeps{10, 20}));
 }
 
-TEST(Backoff, OfAnIdleProcessSleepsForUpToAMillisecond) {
+TEST(Backoff, InAnIdleProcessSleepsForUpToAMillisecond) {
   now_ns = 7'000;
   Backoff backoff = Backoff::idle(test_clock);
   EXPECT_EQ(sleeps_at(backoff, 9, 1), Sleeps{0});

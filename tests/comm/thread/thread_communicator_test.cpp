@@ -220,7 +220,7 @@ TEST(ThreadCommunicator, SplitsOfSplitsAndRepeatedSplitsAreApart) {
 }
 
 // Rank pairs run ahead of each other; staged buffers are used again while others still read.
-TEST(ThreadCommunicator, ManySmallCollectivesOverCrossingGroups) {
+TEST(ThreadCommunicator, KeepsManyCollectivesOverCrossingGroupsApart) {
   expect_ranks_ok(8, [](Communicator& world) {
     const int tp_rank = world.rank() % 4;
     const int cp_rank = world.rank() / 4;

@@ -42,7 +42,7 @@ TEST(CudaCall, OtherStatusesCostTheTrialOnly) {
   }
 }
 
-TEST(CudaCall, ErrorsSayTheCallAndWhatCudaSays) {
+TEST(CudaCall, ErrorsNameTheCallAndTheErrorOfCuda) {
   check_cuda(cudaSuccess, "cudaSomething");
   const Error wrong = thrown_for(cudaErrorInvalidConfiguration);
   EXPECT_EQ(wrong.code(), ErrorCode::internal);

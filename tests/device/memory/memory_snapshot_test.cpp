@@ -35,7 +35,7 @@ class Rank {
   std::int64_t time_ns_ = 1'795'212'000'000'000'000;
 };
 
-TEST(MemorySnapshot, OfNothing) {
+TEST(MemorySnapshot, IsEmptyWithoutAllocations) {
   const LoadedSnapshot loaded = Rank().load();
   EXPECT_THAT(loaded.complaints, IsEmpty());
   EXPECT_EQ(loaded.events, 0u);
@@ -62,7 +62,7 @@ TEST(MemorySnapshot, GoesBackToTheBegin) {
   EXPECT_THAT(loaded.tags, ElementsAre("dlogits", "logits", "lse"));
 }
 
-TEST(MemorySnapshot, OfWhatWasThereBeforeItsStep) {
+TEST(MemorySnapshot, HoldsAllocationsFromBeforeItsStep) {
   Rank rank;
   rank.allocate("input", 0x1000, 100);
   rank.allocate("weight", 0x2000, 200);
@@ -86,7 +86,7 @@ TEST(MemorySnapshot, OfWhatWasThereBeforeItsStep) {
 }
 
 // With dropped entries the rest loads and ends at the same state.
-TEST(MemorySnapshot, OfTheLastEntries) {
+TEST(MemorySnapshot, EndsAtTheSameStateWithDroppedEntries) {
   constexpr std::size_t kBuffers = 7;
   for (std::size_t entries = 1; entries <= 4 * kBuffers + 1; ++entries) {
     Rank rank(entries);

@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Pair;
 
-TEST(MemoryTracker, LiveBytesByTag) {
+TEST(MemoryTracker, CountsLiveBytesByTag) {
   MemoryTracker tracker;
   tracker.allocated("logits", 100);
   tracker.allocated("lse", 10);
@@ -23,7 +23,7 @@ TEST(MemoryTracker, LiveBytesByTag) {
 }
 
 // The peak is what was live together, not the sum of what was asked for, with the tags of then.
-TEST(MemoryTracker, PeakOfAPhaseAndItsTags) {
+TEST(MemoryTracker, KeepsThePeakOfAPhaseAndItsTags) {
   MemoryTracker tracker;
   tracker.allocated("input", 1000);
   tracker.begin_phase("forward");
@@ -42,7 +42,7 @@ TEST(MemoryTracker, PeakOfAPhaseAndItsTags) {
 }
 
 // The peak of the whole life counts what is allocated between phases too.
-TEST(MemoryTracker, PeakOfItsLife) {
+TEST(MemoryTracker, KeepsThePeakOfItsLife) {
   MemoryTracker tracker;
   EXPECT_EQ(tracker.peak_bytes(), 0);
   tracker.begin_phase("forward");
@@ -77,7 +77,7 @@ TEST(MemoryTracker, PhasesAreApart) {
   EXPECT_EQ(tracker.phases()[1].allocations, 1);
 }
 
-TEST(MemoryTracker, PhaseWithoutAllocations) {
+TEST(MemoryTracker, APhaseWithoutAllocationsHasThePeakBeforeIt) {
   MemoryTracker tracker;
   tracker.allocated("input", 7);
   tracker.begin_phase("forward");

@@ -86,7 +86,7 @@ TEST(DynamicPartition, CoversEverySequenceOnceWithUnitsTogether) {
   EXPECT_GT(dummies, 0);
 }
 
-TEST(DynamicPartition, OfAStaticGridIsThePartitionByMicrobatch) {
+TEST(DynamicPartition, IsThePartitionByMicrobatchOnAStaticGrid) {
   const Problem problem = batch_of("lens=5+8+2+3+9 vocab=8 microbatches=3");
   const Grid grid{.cp = 2, .dp = 2};
   const auto by_rank = partition(problem, 2, 1);

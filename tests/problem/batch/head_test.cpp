@@ -38,7 +38,7 @@ TEST(Heads, AreWholeOnEveryTpRank) {
   EXPECT_NO_THROW(require_fits(problem_of("head=value lens=5+8"), Grid{8, 2}));
 }
 
-TEST(Heads, OfScoresTakeTheLastMaskedTokenOfASequence) {
+TEST(Heads, TakeTheLastMaskedTokenOfASequenceForScores) {
   const Problem scores = problem_of("head=score lens=4+3+1+0+2 mask=1101+110+1++00");
   EXPECT_EQ(scores.token_mask, (HeadBits{0, 0, 0, 1, 0, 1, 0, 1, 0, 0}));
   EXPECT_EQ(scores.row_valid(), scores.token_mask);

@@ -83,7 +83,7 @@ TEST(ObjectiveInputs, AreThoseThatAreNeededAndTheSameWhateverElseIs) {
   EXPECT_NE(drawn(text + " seed=43", logprobs).inputs, all.inputs);
 }
 
-TEST(ObjectiveInputs, OfATokenDependOnItsOwnLogProbabilityOnly) {
+TEST(ObjectiveInputs, DependOnTheLogProbabilityOfTheirTokenAlone) {
   const std::string text = "lens=9+14 vocab=8 poison=none mask=";
   std::vector<double> logprobs(23, -5);
   const Problem before = drawn(text + "all", logprobs);
@@ -241,7 +241,7 @@ TEST(ObjectiveInputs, NeedALogProbabilityForEveryTarget) {
       {"lens=3", "token 2", "-inf"});
 }
 
-TEST(ObjectiveInputs, OfABatchWithoutTokensAreEmpty) {
+TEST(ObjectiveInputs, AreEmptyForABatchWithoutTokens) {
   for (const std::string lens : {"lens=0+0", "seqs=0"}) {
     Problem problem = drawn(lens + " vocab=8", std::vector<double>{});
     EXPECT_NO_THROW(require_objective_inputs(problem, kEverything));
@@ -267,7 +267,7 @@ TEST(RequireObjectiveInputs, NamesWhatIsMissing) {
                    {"tensor \"rewards\" is missing"});
 }
 
-TEST(RequireObjectiveInputs, DropsTheOthersAndCounts) {
+TEST(RequireObjectiveInputs, DropsInputsThatAreNotNeededAndCountsTokens) {
   Problem problem = problem_of("lens=3+4+2 mask=all sample_mask=110 vocab=8");
   for (auto& values : problem.inputs) values.assign(9, 1.0f);
   problem.rewards = {0.5f, 0.0f, 1.0f};

@@ -16,7 +16,7 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-TEST(Pack, OfTrueLengthsHoldsTheTokens) {
+TEST(Pack, HoldsTheTokensWithTrueLengths) {
   const Problem problem = problem_of("lens=5+8+1+3 bin_multiple=32");
   const PackedBatch batch = pack(problem, Grid{1, 2});
   EXPECT_EQ(batch.cu_seqlens, (Ints{0, 5, 13, 14, 17}));
@@ -26,7 +26,7 @@ TEST(Pack, OfTrueLengthsHoldsTheTokens) {
   EXPECT_EQ(batch.denominators, problem.denominators);
 }
 
-TEST(Pack, OfPaddedLengthsHoldsPadsWithoutMask) {
+TEST(Pack, HoldsUnmaskedPadsWithPaddedLengths) {
   const Problem problem = problem_of("lens=5+8+1+3 mask=all cu=padded vocab=1000");
   const PackedBatch batch = pack(problem, Grid{1, 2});
   EXPECT_EQ(batch.cu_seqlens, batch.cu_seqlens_padded);
@@ -97,12 +97,12 @@ TEST(Pack, HoldsWhatIsKnownOfTheBatch) {
   }
 }
 
-TEST(Pack, OfTrueLengthsHoldsInputsByToken) {
+TEST(Pack, HoldsInputsByTokenWithTrueLengths) {
   const Problem problem = with_inputs("lens=5+8+0+3");
   EXPECT_EQ(pack(problem, Grid{1, 2}).inputs, problem.inputs);
 }
 
-TEST(Pack, OfPaddedLengthsPoisonsTheInputsOfPads) {
+TEST(Pack, PoisonsTheInputsOfPadsWithPaddedLengths) {
   for (const std::string poison : {"nan", "inf", "none"}) {
     const PackedBatch batch =
         pack(with_inputs("lens=5+8+0+3 cu=padded poison=" + poison), Grid{1, 2});
@@ -128,7 +128,7 @@ TEST(Pack, OfPaddedLengthsPoisonsTheInputsOfPads) {
   }
 }
 
-TEST(Pack, OfBothModesShiftsToTheSameInputs) {
+TEST(Pack, ShiftsToTheSameInputsInBothModes) {
   const std::string text = "lens=5+8+0+1+7 sample_mask=alternate bin_multiple=24 cu=";
   for (const int cp : {1, 2, 4}) {
     const ShiftedBatch exact = shift_targets(pack(with_inputs(text + "true"), Grid{1, cp}));

@@ -31,14 +31,14 @@ TEST(Padding, JoinsByLeastCommonMultiples) {
   expect_bad_input([&] { joined({1, large}, {1, large - 1}); }, {"lcm", "packs"});
 }
 
-TEST(Padding, IsToldInWords) {
+TEST(Padding, IsDescribedInWords) {
   EXPECT_EQ(describe(Padding{}), "");
   EXPECT_EQ(describe(Padding{16, 1}), "sequences to multiples of 16");
   EXPECT_EQ(describe(Padding{1, 64}), "packs to multiples of 64");
   EXPECT_EQ(describe(Padding{16, 64}), "sequences to multiples of 16 and packs to multiples of 64");
 }
 
-TEST(Padding, OfAnImplementationComesBesideThoseOfCaseAndGrid) {
+TEST(Padding, JoinsTheMultiplesOfImplementationCaseAndGrid) {
   const auto plain = problem_of_case("lens=5+0+9 vocab=8 pad_multiple=6");
   const auto padded = padded_for(plain, {8, 1});
   EXPECT_EQ(offsets(*plain, {1, 1}), (PaddedOffsets{0, 6, 6, 18}));

@@ -36,7 +36,7 @@ Ints covered(const Plans& plans) {
   return all;
 }
 
-TEST(Partition, OfOneRankAndOneMicrobatchIsTheWholeInOrder) {
+TEST(Partition, IsTheWholeInOrderForOneRankAndOneMicrobatch) {
   const Plans plans = partition(whole_batch("lens=5+8+0+3 vocab=8"), 1, 1);
   ASSERT_EQ(plans.size(), 1u);
   ASSERT_EQ(plans[0].size(), 1u);
@@ -173,7 +173,7 @@ TEST(TakePart, PicksRowsWithTheirLogitsAndInputs) {
   EXPECT_EQ(part.rewards[2], problem.rewards[3]);
 }
 
-TEST(TakePart, OfAPartNamesRowsOfTheWhole) {
+TEST(TakePart, NamesRowsOfTheWholeForAPartOfAPart) {
   const Problem problem = whole_batch("lens=5+8+2+3 vocab=8");
   const Problem half = take_part(problem, {{1, 3}, false}, 1, 2);
   const Problem last = take_part(half, {{1}, false}, 1, 1);
@@ -227,7 +227,7 @@ TEST(TakePart, PartsTogetherPredictWhatTheWholePredicts) {
   }
 }
 
-TEST(TakePart, OfADummyCountsNothing) {
+TEST(TakePart, CountsNothingForADummy) {
   for (const std::string poison : {"nan", "none"}) {
     const Problem problem = whole_batch("lens=5+8+3 mask=all vocab=8 poison=" + poison);
     const Problem dummy = take_part(problem, {{0, 2}, true}, 3, 1);
@@ -250,7 +250,7 @@ TEST(TakePart, OfADummyCountsNothing) {
   }
 }
 
-TEST(TakePart, OfNothingWorksEverywhere) {
+TEST(TakePart, MakesAnEmptyPartThatWorksEverywhere) {
   for (const std::string cu : {"true", "padded"}) {
     const Problem problem = whole_batch("lens=5+8 vocab=8 bin_multiple=32 pad_multiple=4 cu=" + cu);
     const Problem part = take_part(problem, {}, 2, 3);

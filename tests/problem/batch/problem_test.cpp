@@ -171,7 +171,7 @@ TEST(Denominators, CountTargetsExactly) {
   EXPECT_EQ(problem_of("lens=3+4 mask=000+0000").denominators, (Denominators{0, 2}));
 }
 
-TEST(Denominators, OfTheGlobalBatchAreTaken) {
+TEST(Denominators, AreTakenFromTheGlobalBatch) {
   const Problem problem = problem_of("lens=5+7 mask=all global_valid_toks=16 global_valid_seqs=5");
   EXPECT_EQ(problem.denominators, (Denominators{16, 5}));
   expect_bad_input([] { problem_of("lens=5+7 mask=all global_valid_toks=9"); },
@@ -180,7 +180,7 @@ TEST(Denominators, OfTheGlobalBatchAreTaken) {
                    {"global_valid_seqs = 1", "2"});
 }
 
-TEST(Mask, OfAPromptLeavesItOut) {
+TEST(Mask, LeavesOutAPrompt) {
   EXPECT_EQ(problem_of("lens=5+2+3 mask=prompt3").token_mask, (Bits{0, 0, 0, 1, 1, 0, 0, 0, 0, 0}));
   EXPECT_EQ(problem_of("lens=3 mask=prompt0").token_mask, (Bits{1, 1, 1}));
   expect_bad_input([] { parse_case("mask=prompt"); }, {"prompt of mask"});
@@ -204,7 +204,7 @@ TEST(Rows, PredictTheNextTokenOfTheirSequence) {
   EXPECT_EQ(problem.row_valid(), (Bits{1, 1, 0, 0, 0, 0}));
 }
 
-TEST(RequireFits, NamesWhatDoesNot) {
+TEST(RequireFits, NamesTheSizeThatDoesNotFit) {
   const Problem problem = problem_of("lens=5+8 vocab=10");
   EXPECT_NO_THROW(require_fits(problem, Grid{10, 8}));
   expect_bad_input(

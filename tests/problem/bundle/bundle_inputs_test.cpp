@@ -20,7 +20,7 @@ namespace {
 using testing::Each;
 using testing::SizeIs;
 
-TEST(BundleInputs, OfGoldenFilesAreReadAsTheyStand) {
+TEST(BundleInputs, AreReadFromGoldenFilesAsTheyStand) {
   const Problem problem = read_bundle(golden_path("grpo_default")).problem;
   const EditableBundle plain = EditableBundle::read(golden_path("grpo_default"));
   for (int k = 0; k < kTokenInputs; ++k) {
@@ -56,7 +56,7 @@ TEST(BundleInputs, AreKeptWhateverTheyAre) {
   EXPECT_EQ(problem.rewards[1], -HUGE_VALF);
 }
 
-TEST(BundleInputs, OfACaseSurviveWritingWithoutPoison) {
+TEST(BundleInputs, SurviveWritingWithoutPoison) {
   const ScratchFile scratch;
   for (const std::string poison : {"nan", "inf", "none"}) {
     SCOPED_TRACE(poison);
@@ -108,7 +108,7 @@ TEST(BundleInputs, HaveAHead) {
                    {"head is \"critic\", must be lm, value or score"});
 }
 
-TEST(BundleInputs, ThatAreMissingAreNotWritten) {
+TEST(BundleInputs, AreNotWrittenIfTheyAreMissing) {
   const ScratchFile scratch;
   write_bundle(scratch.path(), make_problem(parse_case("lens=5+8 vocab=7")), std::nullopt);
   const Problem read = read_bundle(scratch.path()).problem;
@@ -172,7 +172,7 @@ TEST(LinearBundle, IsBf16WhereBothFactorsAre) {
   EXPECT_NEAR(logit, sum, 1e-14 * (1 + std::abs(sum)));
 }
 
-TEST(LinearBundle, OfACaseIsTheCase) {
+TEST(LinearBundle, ReadsBackAsItsCase) {
   const ScratchFile scratch;
   for (const std::string text :
        {"lens=5+8+1+3 vocab=13 hidden=6", "lens=5+8 vocab=13 hidden=6 dtype=bf16 values=peaked",

@@ -26,7 +26,7 @@ std::vector<bool> kept_bits(const Problem& problem) {
   return bits;
 }
 
-TEST(BundleSampling, OfAGoldenFileIsReadAsItStands) {
+TEST(BundleSampling, IsReadFromAGoldenFileAsItStands) {
   for (const char* name : {"nll_sampling_drop", "nll_sampling_zero", "nll_sampling_linear"}) {
     const Problem problem = read_bundle(golden_path(name)).problem;
     const EditableBundle plain = EditableBundle::read(golden_path(name));
@@ -38,7 +38,7 @@ TEST(BundleSampling, OfAGoldenFileIsReadAsItStands) {
   }
 }
 
-TEST(BundleSampling, OfACaseSurvivesWriting) {
+TEST(BundleSampling, SurvivesWriting) {
   const ScratchFile scratch;
   for (const char* text : {"top_k=3", "top_p=0.7", "top_k=5 top_p=0.8 filtered_targets=zero",
                            "top_k=2 hidden=3", "top_k=3 logit_softcap=2 temperature=0.5"}) {

@@ -58,7 +58,7 @@ EditableBundle with_topk(std::int64_t k) {
   return bundle;
 }
 
-TEST(BundleTeacher, OfAGoldenFileIsReadAsItStands) {
+TEST(BundleTeacher, IsReadFromAGoldenFileAsItStands) {
   const Problem problem = read_bundle(golden_path("distill_forward")).problem;
   const EditableBundle plain = EditableBundle::read(golden_path("distill_forward"));
   EXPECT_EQ(problem.spec.teacher_topk, 0);
@@ -70,7 +70,7 @@ TEST(BundleTeacher, OfAGoldenFileIsReadAsItStands) {
   }
 }
 
-TEST(BundleTeacher, OfTopKIsMinusInfinityElsewhere) {
+TEST(BundleTeacher, IsMinusInfinityOutsideOfItsTopK) {
   const ScratchFile scratch;
   const Problem problem = read_bundle(scratch.write(with_topk(3).bytes())).problem;
   EXPECT_EQ(problem.spec.teacher_topk, 3);
@@ -84,7 +84,7 @@ TEST(BundleTeacher, OfTopKIsMinusInfinityElsewhere) {
   }
 }
 
-TEST(BundleTeacher, OfACaseSurvivesWriting) {
+TEST(BundleTeacher, SurvivesWriting) {
   const ScratchFile scratch;
   for (const char* text :
        {"dtype=f32", "dtype=bf16", "dtype=f64", "dtype=f32 teacher_topk=1",
@@ -106,7 +106,7 @@ TEST(BundleTeacher, OfACaseSurvivesWriting) {
   }
 }
 
-TEST(BundleTeacher, OfHiddenStatesSurvivesWriting) {
+TEST(BundleTeacher, SurvivesWritingAsHiddenStates) {
   const ScratchFile scratch;
   for (const char* text : {"dtype=f32 temperature=0.7", "dtype=bf16", "dtype=f64",
                            "dtype=f32 hidden=3 sequence_temperatures=true"}) {
@@ -126,7 +126,7 @@ TEST(BundleTeacher, OfHiddenStatesSurvivesWriting) {
   }
 }
 
-TEST(BundleTeacher, OfLogprobsSurvivesWritingAndNothingDividesThem) {
+TEST(BundleTeacher, SurvivesWritingAsLogprobsThatNothingDivides) {
   const ScratchFile scratch;
   for (const char* text : {"dtype=f32 temperature=0.7", "dtype=bf16 sequence_temperatures=true"}) {
     SCOPED_TRACE(text);

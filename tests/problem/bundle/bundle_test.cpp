@@ -114,7 +114,7 @@ TEST(Bundle, KnowsEmptySequencesAndOptions) {
   EXPECT_EQ(linear.spec.dtype, DType::f32);
 }
 
-TEST(Bundle, SpecSaysWhatTheMasksAre) {
+TEST(Bundle, SpecHoldsTheMasks) {
   const Problem problem = read_bundle(golden_path("nll_basic")).problem;
   std::string bits;
   for (std::size_t i = 0; i < problem.lengths.size(); ++i) {

@@ -92,7 +92,7 @@ TEST(RankView, HoldsShardsWithWhatTheirRowsPredict) {
   }
 }
 
-TEST(RankView, OfHiddenStatesHoldsRowsAndTheWeightOfTheShard) {
+TEST(RankView, HoldsHiddenStatesAndTheWeightOfItsShard) {
   const ScratchFile scratch;
   const Problem problem =
       make_problem(parse_case("lens=5+3 vocab=7 hidden=4 weight_layout=hidden_vocab "

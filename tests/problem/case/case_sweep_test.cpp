@@ -65,7 +65,7 @@ TEST(Sweep, BadArraysAreNamed) {
                    {"more than 100000 cases"});
 }
 
-TEST(CasesFromJson, ArraysSweepAndNamesSayWhich) {
+TEST(CasesFromJson, ArraysSweepAndNamesHoldTheValues) {
   const auto cases =
       from_json(R"({"name": "C0", "lens": "5+8", "dtype": ["f32", "bf16"], "seed": [1, 2]})");
   EXPECT_EQ(names(cases),

@@ -122,7 +122,7 @@ TEST(Framework, PartsReplaceThoseOfThePresetInAnyOrder) {
             (ScaleFactor{1, 1, 0}));
 }
 
-TEST(Framework, SaysItsProduct) {
+TEST(Framework, DescribesItsProduct) {
   const ScaleSizes sizes{2, 4, 3};
   EXPECT_EQ(describe_scale(framework_of("framework=nemo_rl_pp_adapter_gather_reduces"), sizes),
             "loss dp*cp x schedule 1 x gather cp x dp mean 1/(dp*cp) = cp = 4");

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The suites of the repository: right, and every case of them can be made for every grid.
-TEST(Suites, OfTheRepositoryAreRight) {
+TEST(Suites, AllOfTheRepositoryAreRight) {
   const CasesFolder use(kCases);
   const std::vector<std::string> names = suite_names();
   for (const std::string wanted : {"ci",
@@ -174,7 +174,7 @@ TEST(Suites, CiHasTheCasesThatItNames) {
 
 /// The suites of objectives have groups and pairs whose lengths differ, prompts that are masked,
 /// and splits over microbatches and dp ranks.
-TEST(Suites, OfObjectivesHaveRaggedBatchesWithMaskedPrompts) {
+TEST(Suites, ForObjectivesHaveRaggedBatchesWithMaskedPrompts) {
   for (const std::string name : {"grpo", "gspo", "dpo"}) {
     const Suite suite = read_suite((kCases / (name + ".json")).string());
     EXPECT_TRUE(std::any_of(suite.grids.begin(), suite.grids.end(),

@@ -54,7 +54,7 @@ TEST(LogitTransform, NumbersThatAreNotFiniteStay) {
 }
 
 /// Denormal logits, which kernels may read as 0, and numbers on the way that vanish.
-TEST(LogitTransform, WhatVanishesCountsAsAnError) {
+TEST(LogitTransform, CountsVanishingNumbersAsErrors) {
   constexpr double kTiny = std::numeric_limits<float>::min();
   const auto error_of = [](const std::string& keys) {
     const Problem problem = problem_of("lens=3 vocab=5 values=denormal " + keys);
@@ -114,7 +114,7 @@ TEST(LogitTransform, ErrorsHoldFloat32AndNotBf16) {
   EXPECT_GT(most_in_bf16, 100);
 }
 
-TEST(LogitTransform, OfALogitsCaseActsOnRowsAndLeavesTheGivenLogits) {
+TEST(LogitTransform, ActsOnRowsAndLeavesTheGivenLogits) {
   const std::string shape = "lens=5+4 vocab=7 mask=all";
   const Problem plain = problem_of(shape);
   const Problem capped = problem_of(shape + " logit_softcap=2 temperature=0.5");

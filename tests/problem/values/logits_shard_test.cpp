@@ -187,7 +187,7 @@ TEST(LogitsShard, AnEmptyVocabularyShardIsAllPadding) {
   for (const float value : shard) EXPECT_TRUE(std::isnan(value));
 }
 
-TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
+TEST(Poison, IsThatOfAnyProblemInPartsAndDummies) {
   const auto is_nan = [](double value) { return std::isnan(value); };
   const Problem problem = problem_of("lens=5+8+0+1+6 sample_mask=11110 bin_multiple=20 vocab=37");
   const Problem plain = problem_of("lens=5+8+1 bin_multiple=20 vocab=37 poison=none");
@@ -210,7 +210,7 @@ TEST(Poison, OfPartsAndDummiesIsThatOfAnyProblem) {
                    true_part<float>(take_part(bundled, {{1}, false}, 2, 1), Grid{1, 1}));
 }
 
-TEST(LogitsShard, OfAPartHoldsItsRowsOfTheWhole) {
+TEST(LogitsShard, HoldsTheRowsOfItsPart) {
   const Problem whole =
       problem_of("lens=5+8+0+3 bin_multiple=20 vocab=37 poison=none values=peaked");
   const auto rows = true_part<float>(whole, Grid{1, 1});

@@ -194,7 +194,7 @@ TEST(ProjectionOfACase, TiesAreExactAndStandInManyPlaces) {
   EXPECT_GE(tied, 45);
 }
 
-TEST(ProjectionOfACase, OfTheShortestHiddenStatesWorks) {
+TEST(ProjectionOfACase, WorksWithTheShortestHiddenStates) {
   for (const std::string& regime : kProjectionRegimes) {
     const bool shifted = regime == "all_negative" || regime == "offset" || regime == "edge_mass" ||
                          regime == "late_max";

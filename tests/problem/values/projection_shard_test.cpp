@@ -121,14 +121,14 @@ TEST(HiddenShard, IsTheSameOnEveryGrid) {
   }
 }
 
-TEST(HiddenShard, OfABundleKeepsMaskedRows) {
+TEST(HiddenShard, KeepsMaskedRowsOfABundle) {
   const Bundle bundle = read_bundle(LOSSGRID_SOURCE_DIR "/tests/golden/nll_linear.safetensors");
   for (const Grid& grid : kHiddenGrids) {
     expect_hidden<float>(bundle.problem, grid, kIsNan, false, true);
   }
 }
 
-TEST(HiddenShard, OfAPartHoldsItsRowsOfTheWhole) {
+TEST(HiddenShard, HoldsTheRowsOfItsPart) {
   const Problem problem = problem_of("lens=5+8+0+3 vocab=11 hidden=9");
   const Problem plain = problem_of("lens=5+8+0+3 vocab=11 hidden=9 poison=none");
   const Problem inner = take_part(plain, {{1, 3}, false}, 1, 1);
@@ -141,7 +141,7 @@ TEST(HiddenShard, OfAPartHoldsItsRowsOfTheWhole) {
 }
 
 /// The worked example: padded to 8 each, sequences start at rows 0, 8, 16 and 24 of the pack.
-TEST(HiddenShard, OfTheWorkedExampleWithSequenceParallelism) {
+TEST(HiddenShard, MatchesTheWorkedExampleWithSequenceParallelism) {
   const Problem problem = problem_of("lens=5+8+1+3 vocab=11 hidden=3 poison=none");
   const Grid grid{2, 2, 1, true};
   ASSERT_EQ(layout_of(problem, grid).cu_padded, (std::vector<std::int64_t>{0, 8, 16, 24, 32}));
@@ -327,7 +327,7 @@ TEST(WeightGradient, StartsAtZeroOrAtThatOfTheEmbedding) {
   }
 }
 
-TEST(WeightGradient, OfAnEmbeddingIsAFunctionOfSeedAndId) {
+TEST(WeightGradient, IsAFunctionOfSeedAndIdForAnEmbedding) {
   const std::string text = "lens=3 vocab=37 hidden=20 tied_embedding=true";
   const auto row = [](const Problem& problem, std::int64_t id) {
     std::vector<float> values(20);

@@ -128,7 +128,7 @@ TEST(Projection, GivenLogitsHaveNoErrors) {
   EXPECT_EQ(problem.logits->relative_error(), 0);
 }
 
-TEST(Projection, OfPartsIsThatOfTheWhole) {
+TEST(Projection, IsTheSameForPartsAndTheWhole) {
   const Problem problem = make_problem(parse_case("lens=5+8+0+3 vocab=19 hidden=7"));
   const Problem half = take_part(problem, {{1, 3}, false}, 1, 2);
   const Problem last = take_part(half, {{1}, false}, 1, 1);
@@ -146,7 +146,7 @@ TEST(Projection, OfPartsIsThatOfTheWhole) {
   EXPECT_GT(own[0], 0);
 }
 
-TEST(Projection, OfABundleIsTheProductOfItsTensors) {
+TEST(Projection, IsTheProductOfTheTensorsOfABundle) {
   const Bundle bundle = read_bundle(golden_path("nll_linear"));
   const EditableBundle plain = EditableBundle::read(golden_path("nll_linear"));
   const Problem& problem = bundle.problem;
@@ -172,7 +172,7 @@ TEST(Projection, OfABundleIsTheProductOfItsTensors) {
 }
 
 /// log-probabilities of these logits against another program's result.
-TEST(Projection, OfTheGoldenBundleHasItsLogProbabilities) {
+TEST(Projection, HasTheLogProbabilitiesOfTheGoldenBundle) {
   const Bundle bundle = read_bundle(golden_path("nll_linear"));
   const Problem& problem = bundle.problem;
   const auto targets = problem.row_targets();

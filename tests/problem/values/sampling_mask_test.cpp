@@ -117,7 +117,7 @@ class CountingLogits final : public LogitsSource {
   }
 };
 
-TEST(SamplingMask, OfLogitsIsThatOfEachRow) {
+TEST(SamplingMask, FiltersTheLogitsOfEachRow) {
   const auto mask = make_sampling_mask(CountingLogits(), 2, 4, {2, 1});
   for (std::int64_t t = 0; t < 2; ++t) {
     for (std::int64_t v = 0; v < 4; ++v) EXPECT_EQ(mask->keeps(t, v), v >= 2) << t << " " << v;

@@ -51,7 +51,7 @@ TEST(TeacherShard, IsThatOfAStudentWithTheSameNumbers) {
   }
 }
 
-TEST(TeacherShard, OfAPartIsOfTheRowsOfTheWhole) {
+TEST(TeacherShard, HoldsTheRowsOfItsPart) {
   Problem problem = problem_of(
       "objective=distill lens=5+8+3+6 vocab=11 teacher_hidden=4 microbatches=2 poison=none");
   draw_teacher(problem);

@@ -62,14 +62,14 @@ TEST(TopkLogits, AreTheKLargest) {
   EXPECT_EQ(row_from(*topk_of(row, 5), 0, 5), row);
 }
 
-TEST(TopkLogits, OfEqualOnesAreTheLowerIds) {
+TEST(TopkLogits, KeepTheLowerIdsOfEqualOnes) {
   EXPECT_THAT(row_from(*topk_of({2, 2, 2, 2}, 1), 0, 4),
               ElementsAre(2, kNotSent, kNotSent, kNotSent));
   EXPECT_THAT(row_from(*topk_of({0, 2, 3, 2, 2}, 3), 0, 5),
               ElementsAre(kNotSent, 2, 3, 2, kNotSent));
 }
 
-TEST(TopkLogits, OfARowWithFewerAreThese) {
+TEST(TopkLogits, KeepAllOfARowWithFewer) {
   EXPECT_THAT(row_from(*topk_of({kNotSent, 1, kNotSent, 0}, 3), 0, 4),
               ElementsAre(kNotSent, 1, kNotSent, 0));
 }

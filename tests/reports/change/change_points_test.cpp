@@ -106,7 +106,7 @@ TEST(MeanChanges, FalseAlarmsAreRareAndStepsAreFound) {
   EXPECT_GE(found, kSeries * 82 / 100);
 }
 
-TEST(ChangePoints, OfCountersAreEveryDifference) {
+TEST(ChangePoints, AreEveryDifferenceOfACounter) {
   HistorySeries series;
   series.metric = "peak_bytes";
   for (const double value : {0., 0., 64., 64., 65., 64.}) series.points.push_back({.value = value});

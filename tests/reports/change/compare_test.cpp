@@ -89,7 +89,7 @@ TEST(Compare, LostCoverageFailsAndNewTrialsAreNamed) {
             ExitCode::correctness);
 }
 
-TEST(Compare, WhatWasSkippedIsNoCoverage) {
+TEST(Compare, SkippedTrialsAreNoCoverage) {
   TrialRecord skipped = sample_trial(1, 1, "fused");
   skipped.status = TrialStatus::skipped;
   const TrialRecord kept = sample_trial(2, 1, "fused");

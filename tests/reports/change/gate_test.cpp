@@ -191,7 +191,7 @@ TEST(Gate, TimesAreJudgedByTheirInterval) {
               ElementsAre("inconclusive speedup hot, over per_sequence - 2 at least 2.03"));
 }
 
-TEST(Gate, WhatIsWrongFailsWithoutARule) {
+TEST(Gate, WrongResultsFailWithoutARule) {
   const TrialRecord passed = sample_trial(2, 1, "fused");
   const RunRecord before = gated_run({passed});
   for (const auto& [status, metric, code] :

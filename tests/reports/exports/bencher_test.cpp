@@ -25,7 +25,7 @@ constexpr const char* kExpectedBencher = R"json({
 }
 )json";
 
-TEST(Bencher, TheTimeOfWhatIsTimedAndTheCostsOfWhatPassed) {
+TEST(Bencher, HoldsTimesOfTimedRowsAndCostsOfPassedTrials) {
   EXPECT_EQ(exported("bencher", bench_run()), kExpectedBencher);
 }
 

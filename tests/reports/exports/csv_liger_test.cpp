@@ -19,7 +19,7 @@ lossgrid_nll,fused:chunk_tokens=7,full,speed,ms,BT,B x T,64,2,1.995,2.006,"{""se
 lossgrid_nll,fused,full,memory,MB,BT,B x T,13,0.005859375,0.005859375,0.005859375,"{""vocab"":""96"",""seqs"":""2"",""grid"":""tp1cp1""}",a model,2026-01-02 03:04:05,lossgrid 0.1.0
 )csv";
 
-TEST(CsvLiger, TheTimeOfWhatIsTimedAndTheMemoryOfWhatPassed) {
+TEST(CsvLiger, HoldsTimesOfTimedRowsAndMemoryOfPassedTrials) {
   EXPECT_EQ(exported("csv-liger", bench_run()), kExpectedCsvLiger);
 }
 
@@ -87,7 +87,7 @@ TEST(CsvLiger, CasesThatDifferInLengthAreOneCurve) {
             "  fused 64:0.0078125 128:0.0078125 256:0.0078125\n");
 }
 
-TEST(CsvLiger, SoAreLengthsOfADistribution) {
+TEST(CsvLiger, LengthsOfADistributionAreOneCurve) {
   EXPECT_EQ(charts_of(sweep_run({"objective=dpo lens=uniform seqs=8 seq_len="}), "memory").output,
             "lossgrid_dpo lens=uniform seqs=8 grid=tp2cp1\n"
             "  fused 64:0.0078125 128:0.0078125 256:0.0078125\n");

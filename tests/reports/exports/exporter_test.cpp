@@ -10,7 +10,7 @@
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "reports/exports/export_parts.h"
-#include "reports/record/report_json.h"
+#include "reports/record/compact_report.h"
 #include "reports/record/report_reader.h"
 #include "reports/record/report_writer.h"
 
@@ -47,7 +47,7 @@ TEST(Exporters, WriteTheSameForAStoredReport) {
   const TemporaryFolder folder;
   for (const auto& [what, run] : export_runs()) {
     if (run.environment.is_null()) continue;  // no report
-    write_file_atomically(folder.file("r.json"), json_text(run_to_json(run)));
+    write_file_atomically(folder.file("r.json"), report_text(compact_report(run)));
     RunRecord stored = read_report(folder.file("r.json"));
     EXPECT_EQ(stored.begun_id, "");
     stored.begun_id = run.begun_id;  // only in partial files

@@ -65,7 +65,7 @@ constexpr const char* kExpectedGbench = R"json({
 }
 )json";
 
-TEST(Gbench, EverySampleOfTheRowThatIsTimed) {
+TEST(Gbench, HoldsEverySampleOfTheTimedRow) {
   RunRecord run = bench_run();
   run.timings[0].rows.back().time = sample_time(2'000'000, 2);
   EXPECT_EQ(exported("gbench", run), kExpectedGbench);

@@ -27,7 +27,7 @@ constexpr const char* kExpectedGithubActionBenchmark = R"json([
 ]
 )json";
 
-TEST(GithubActionBenchmark, TheTimeOfWhatIsTimedAndTheCostsOfWhatPassed) {
+TEST(GithubActionBenchmark, HoldsTimesOfTimedRowsAndCostsOfPassedTrials) {
   EXPECT_EQ(exported("github-action-benchmark", bench_run()), kExpectedGithubActionBenchmark);
 }
 

@@ -26,7 +26,7 @@ constexpr const char* kExpectedGithub =
 ::error title=crashed%3A fused on tp2cp1::crashed: vocab=96 lens=5+8|tp2cp1|fused|cpu%0A  case: C0%0A  reason: rank 1: it ended%0A  first failed rank: 1%0A  ranks and their last collectives:%0A    rank 0 waiting in forward: all_reduce sum of 8 f32, call #5 of 'tp', entered%0A    rank 1 silent%0A
 )text";
 
-TEST(Github, ASmallRun) {
+TEST(Github, HoldsASmallRun) {
   EXPECT_EQ(exported("github", small_run()), kExpectedGithub);
 }
 
@@ -45,7 +45,7 @@ TEST(Github, AGoodRunIsANotice) {
   }
 }
 
-TEST(Github, TimingsMutantsAndTheMeter) {
+TEST(Github, HoldsTimingsMutantsAndTheMeter) {
   const std::string text = exported("github", bench_run());
   EXPECT_THAT(text, HasSubstr("::warning title=unstable%3A per_sequence forward::lens=64 vocab=512|"
                               "tp2cp1|hot|timing: 9 distinct samples\n"));
@@ -68,7 +68,7 @@ TEST(Github, TimingsMutantsAndTheMeter) {
               HasSubstr("::error title=error%3A lens=64 vocab=512|tp2cp1|hot|timing::why\n"));
 }
 
-TEST(Github, NineErrorsAndHowManyMore) {
+TEST(Github, ShowsNineErrorsAndTheNumberOfOthers) {
   RunRecord run = small_run();
   run.trials.assign(30, sample_failure());
   run.timings = bench_run().timings;

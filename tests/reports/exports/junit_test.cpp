@@ -60,7 +60,7 @@ constexpr const char* kExpectedJunit = R"xml(<?xml version="1.0" encoding="UTF-8
 </testsuites>
 )xml";
 
-TEST(Junit, ASmallRun) {
+TEST(Junit, HoldsASmallRun) {
   EXPECT_EQ(exported("junit", small_run()), kExpectedJunit);
 }
 
@@ -91,7 +91,7 @@ TEST(Junit, IsWithinTheLimitsOfGitLabWhateverFails) {
   EXPECT_THAT(text.substr(text.size() - 4000), HasSubstr(">the report has the rest\n</failure>"));
 }
 
-TEST(Junit, WhatEndedIsAnErrorAndWhatDidNotRunIsSkipped) {
+TEST(Junit, EndedTrialsAreErrorsAndUnrunOnesAreSkipped) {
   for (const TrialStatus status : {TrialStatus::error, TrialStatus::timeout, TrialStatus::crashed,
                                    TrialStatus::out_of_memory}) {
     RunRecord run = small_run();
@@ -114,7 +114,7 @@ TEST(Junit, ARunThatStoppedInTheMiddleIsAnError) {
                         "of vocab=96 lens=5+8|tp2cp1|fused|cpu): 1 passed\">"));
 }
 
-TEST(Junit, TimingsMutantsAndTheMeter) {
+TEST(Junit, HoldsTimingsMutantsAndTheMeter) {
   const std::string text = exported("junit", bench_run());
   const std::string of_class = "classname=\"timing.lens=64 vocab=512.tp2cp1.hot\" name=\"";
   EXPECT_THAT(text, HasSubstr(of_class + "per_sequence forward\" time=\"0.002\">\n      <skipped "

@@ -27,7 +27,7 @@ constexpr const char* kExpectedMarkdown = R"md(<!-- lossgrid:smoke -->
 Suite `smoke`, lossgrid `0.1.0` `abc1234`, `a model`, `2026-01-02T03:04:05Z`
 )md";
 
-TEST(Markdown, ASmallRun) {
+TEST(Markdown, HoldsASmallRun) {
   EXPECT_EQ(exported("markdown", small_run()), kExpectedMarkdown);
 }
 
@@ -48,7 +48,7 @@ TEST(Markdown, TimingsThatAreWrongComeFirst) {
               HasSubstr(begin + "- | - | - | - | - | - | - | timeout: `why` |\n"));
 }
 
-TEST(Markdown, Comparisons) {
+TEST(Markdown, ShowsComparisons) {
   const std::string text = exported("markdown", export_runs().at("ab"));
   EXPECT_THAT(text, HasSubstr("`failed (time, exit code 11): A/B: 1 INCONCLUSIVE, 2 REGRESSED`"));
   EXPECT_THAT(text, HasSubstr("| `pack: lens=64 vocab=512` | tp2cp1 | hot | forward | `fused` | "
@@ -56,7 +56,7 @@ TEST(Markdown, Comparisons) {
                               "launches, margin 3 % |\n"));
 }
 
-TEST(Markdown, MutantsThatSurvive) {
+TEST(Markdown, ShowsMutantsThatSurvive) {
   RunRecord run = sample_mutants_run();
   EXPECT_THAT(exported("markdown", run), Not(HasSubstr("### Mutants")));
   run.mutants[0].rejected = false;

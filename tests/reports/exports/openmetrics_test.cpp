@@ -61,11 +61,11 @@ lossgrid_trial_collective_calls{case="vocab=96 lens=5+8",grid="tp2cp4",implement
 # EOF
 )text";
 
-TEST(OpenMetrics, ASmallRun) {
+TEST(OpenMetrics, HoldsASmallRun) {
   EXPECT_EQ(exported("openmetrics", small_run()), kExpectedOpenmetrics);
 }
 
-TEST(OpenMetrics, TimesInSecondsOfWhatIsTimed) {
+TEST(OpenMetrics, HoldsTimesOfTimedRowsInSeconds) {
   const std::string text = exported("openmetrics", bench_run());
   const std::string labels =
       R"({case="lens=64 vocab=512",grid="tp2cp1",cache="hot",phase="forward_backward",)"
@@ -83,7 +83,7 @@ TEST(OpenMetrics, TimesInSecondsOfWhatIsTimed) {
   EXPECT_THAT(text, Not(HasSubstr("per_sequence")));
 }
 
-TEST(OpenMetrics, MutantsByVerdict) {
+TEST(OpenMetrics, CountsMutantsByVerdict) {
   RunRecord run = sample_mutants_run();
   run.mutants[0].rejected = false;
   EXPECT_THAT(exported("openmetrics", run),

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "exports/export_runs.h"
+#include "full_report.h"
 #include "harness/core/file.h"
 #include "reports/html/html_page.h"
 #include "reports/html/packed_text.h"
@@ -164,7 +165,7 @@ ShellOutcome check_pages(const std::string& script, const std::string& arguments
 TEST(Html, DrawsItselfInABrowser) {
   if (!has_browser()) GTEST_SKIP() << "needs chromium and python3";
   const TemporaryFolder folder;
-  ordered_json report = run_to_json(full_run());
+  ordered_json report = full_report(full_run());
   report["ab"] = sample_ab();
   const ordered_json context{{"verdict", {{"good", false}, {"text", kHostile}}},
                              {"history", sample_history()}};

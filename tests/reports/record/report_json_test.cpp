@@ -75,7 +75,7 @@ TEST(ReportJson, MutantsHaveAScoreAndOnlyTheirCommandDoes) {
   EXPECT_EQ(report["score"]["controls_accepted"], 1);
 }
 
-TEST(ReportJson, GridAndBatchSayHowTheBatchWasSplit) {
+TEST(ReportJson, GridAndBatchHoldTheSplitOfTheBatch) {
   const Json trial = trial_to_json(sample_trial(2, 4, "fused", 3));
   EXPECT_EQ(trial["grid"], Json::parse(R"({"tp": 2, "cp": 4, "dp": 3, "pp": 1, "sp": false})"));
   EXPECT_EQ(trial["batch"]["microbatches"], 3);
@@ -92,7 +92,7 @@ TEST(ReportJson, GridAndBatchSayHowTheBatchWasSplit) {
   EXPECT_EQ(trial_to_json(staged)["grid"]["pp"], 4);
 }
 
-TEST(ReportJson, OfHiddenStatesSaysHowItWasDone) {
+TEST(ReportJson, HoldsChunksAndDetailsForHiddenStates) {
   const Json trial = trial_to_json(sample_linear_trial(8, 2e-7, 0.25));
   EXPECT_EQ(trial["grid"]["sp"], true);
   EXPECT_EQ(trial["chunks"], 8);
@@ -119,7 +119,7 @@ TEST(ReportJson, HoldsTheTableByChunks) {
   EXPECT_TRUE(rows[2]["relative_l2"].is_null());
 }
 
-TEST(ReportJson, MetricsSayHowTheyJoin) {
+TEST(ReportJson, MetricsHaveTheirReductions) {
   const Json trial = trial_to_json(sample_trial(1, 1, "fused"));
   EXPECT_EQ(trial["metric_reductions"],
             Json::parse(R"({"loss": "sum", "probs_ratio_max": "max"})"));
@@ -160,7 +160,7 @@ TEST(ReportJson, AnInfiniteRatioNeverPasses) {
   EXPECT_EQ(trial_to_json(trial)["checks"][1]["passed"], false);
 }
 
-TEST(ReportJson, WhatDoesNotApplyIsNull) {
+TEST(ReportJson, ValuesThatDoNotApplyAreNull) {
   const Json trial = trial_to_json(sample_trial(1, 1, "fused"));
   EXPECT_TRUE(trial["first_failed_rank"].is_null());
   EXPECT_TRUE(trial["checks"][0]["worst"].is_null());
@@ -219,7 +219,7 @@ TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_THAT(Json::parse(text)["run"]["arguments"][3].get<std::string>(), HasSubstr("file-"));
 }
 
-TEST(ReportJson, SaysWhereEveryRankWas) {
+TEST(ReportJson, HoldsTheStateOfEveryRank) {
   const Json trial = trial_to_json(sample_cut_short(TrialStatus::timeout));
   ASSERT_EQ(trial["rank_states"].size(), 2u);
   EXPECT_EQ(trial["rank_states"][0]["state"], "waiting");

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "full_report.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "reports/record/report_json.h"
@@ -118,7 +119,7 @@ void expect_refused(const Json& valid, const std::vector<Broken>& all) {
 
 TEST(ReportSchema, BrokenReportsAreRefused) {
   const std::vector<Broken> all{
-      {"missing key", [](Json& r) { r["trials"][0].erase("checks"); }, {"/trials/0:", "'checks'"}},
+      {"missing key", [](Json& r) { r["trials"][0].erase("id"); }, {"/trials/0:", "'id'"}},
       {"missing run", [](Json& r) { r.erase("run"); }, {"/:", "'run'"}},
       {"wrong type",
        [](Json& r) { r["trials"][1]["grid"]["tp"] = "2"; },
@@ -143,8 +144,8 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
        },
        {"/trials/0/rank_states/1/state:", "any enum values"}},
       {"no states of ranks",
-       [](Json& r) { r["trials"][0].erase("rank_states"); },
-       {"'rank_states'"}},
+       [](Json& r) { r["defaults"]["trial"].erase("rank_states"); },
+       {"/defaults/trial:", "'rank_states'"}},
       {"no reason", [](Json& r) { r["trials"][1]["reason"] = ""; }, {"/trials/1/reason:"}},
       {"infinite and passed",
        [](Json& r) { r["trials"][2]["checks"][1]["passed"] = true; },
@@ -157,18 +158,24 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
       {"no pp", [](Json& r) { r["trials"][0]["grid"].erase("pp"); }, {"/trials/0/grid:", "'pp'"}},
       {"no stage", [](Json& r) { r["trials"][0]["grid"]["pp"] = 0; }, {"/trials/0/grid/pp:"}},
       {"no microbatch count",
-       [](Json& r) { r["trials"][0]["batch"].erase("microbatches"); },
-       {"/trials/0/batch:", "'microbatches'"}},
+       [](Json& r) { r["defaults"]["batch"].erase("microbatches"); },
+       {"/defaults/batch:", "'microbatches'"}},
       {"no microbatches",
        [](Json& r) { r["trials"][0]["batch"]["microbatches"] = 0; },
        {"/trials/0/batch/microbatches:", "greater than or equal"}},
-      {"no sp", [](Json& r) { r["trials"][0]["grid"].erase("sp"); }, {"/trials/0/grid:", "'sp'"}},
+      {"no usual sp",
+       [](Json& r) { r["defaults"]["grid"].erase("sp"); },
+       {"/defaults/grid:", "'sp'"}},
       {"sp as a number",
        [](Json& r) { r["trials"][0]["grid"]["sp"] = 2; },
        {"/trials/0/grid/sp:", "Value type not permitted"}},
-      {"no chunks", [](Json& r) { r["trials"][0].erase("chunks"); }, {"/trials/0:", "'chunks'"}},
-      {"no details", [](Json& r) { r["trials"][0].erase("details"); }, {"'details'"}},
-      {"no relative errors", [](Json& r) { r["trials"][0].erase("relative_l2"); }, {"relative_l2"}},
+      {"no chunks",
+       [](Json& r) { r["defaults"]["trial"].erase("chunks"); },
+       {"/defaults/trial:", "'chunks'"}},
+      {"no values that are not judged",
+       [](Json& r) { r["defaults"]["trial"].erase("unjudged"); },
+       {"/defaults/trial:", "'unjudged'"}},
+      {"no defaults", [](Json& r) { r.erase("defaults"); }, {"/:", "'defaults'"}},
       {"a negative error",
        [](Json& r) { r["trials"][0]["relative_l2"]["grad_weight"] = -1e-7; },
        {"/trials/0/relative_l2/grad_weight:", "greater than or equal"}},
@@ -179,8 +186,8 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
        [](Json& r) { r["trials"][0]["explanation"] = "why"; },
        {"/trials/0/explanation:", "Value type not permitted"}},
       {"no work",
-       [](Json& r) { r["trials"][0]["times"][0].erase("predicted_flops"); },
-       {"/trials/0/times/0:", "'predicted_flops'"}},
+       [](Json& r) { r["defaults"]["times"].erase("predicted_flops"); },
+       {"/defaults/times:", "'predicted_flops'"}},
       {"no tables", [](Json& r) { r.erase("tables"); }, {"/:", "'tables'"}},
       {"a row without chunks",
        [](Json& r) {
@@ -191,7 +198,9 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
                                                         {"ratio", 0}}};
        },
        {"/tables/grad_weight_error_by_chunks/0/chunks:", "greater than or equal"}},
-      {"no branches", [](Json& r) { r["trials"][0].erase("branches"); }, {"'branches'"}},
+      {"no table of values that are not judged",
+       [](Json& r) { r["tables"].erase("unjudged_outputs"); },
+       {"/tables:", "'unjudged_outputs'"}},
       {"a share above one",
        [](Json& r) { r["trials"][0]["branches"]["unclipped"] = 1.5; },
        {"/trials/0/branches/unclipped:", "less than or equal"}},
@@ -201,9 +210,6 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
       {"a share that is not a number",
        [](Json& r) { r["trials"][0]["branches"]["unclipped"] = nullptr; },
        {"/trials/0/branches/unclipped:", "Value type not permitted"}},
-      {"no reductions",
-       [](Json& r) { r["trials"][0].erase("metric_reductions"); },
-       {"'metric_reductions'"}},
       {"unknown reduction",
        [](Json& r) { r["trials"][0]["metric_reductions"]["loss"] = "median"; },
        {"/trials/0/metric_reductions/loss:", "any enum values"}},
@@ -220,9 +226,10 @@ TEST(ReportSchema, BrokenReportsAreRefused) {
        [](Json& r) { r["trials"][0]["times"][0]["phase"] = "batch"; },
        {"/trials/0/times/0/phase:", "any enum values"}},
       {"mutants without a score", [](Json& r) { r["run"]["command"] = "mutants"; }, {"'score'"}},
+      {"ab without comparisons", [](Json& r) { r["run"]["command"] = "ab"; }, {"/:", "'ab'"}},
       {"local time", [](Json& r) { r["run"]["started_utc"] = "yesterday"; }, {"/run/started_utc:"}},
   };
-  expect_refused(run_to_json(sample_run()), all);
+  expect_refused(full_report(sample_run()), all);
 }
 
 TEST(ReportSchema, BrokenTimingsAreRefused) {
@@ -276,7 +283,7 @@ TEST(ReportSchema, BrokenTimingsAreRefused) {
        },
        {"/ab/0/verdict:", "any enum values", "'margin'"}},
   };
-  expect_refused(run_to_json(sample_bench_run()), all);
+  expect_refused(full_report(sample_bench_run()), all);
 }
 
 TEST(ReportSchema, AnIndependentValidatorRefusesTheSame) {

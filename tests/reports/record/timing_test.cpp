@@ -47,7 +47,7 @@ TEST(TimingJson, HasTheSameKeysWithAndWithoutSamples) {
   }
 }
 
-TEST(TimingJson, OfAGpuSaysSo) {
+TEST(TimingJson, NamesTheBackendAndTimerOfAGpu) {
   TimingRecord record = sample_timing();
   EXPECT_EQ(record.id(), "lens=64 vocab=512|tp2cp1|hot|timing");
   record.backend = "cuda";
@@ -86,7 +86,7 @@ TEST(TimingJson, HoldsWhatTheRecordHolds) {
   EXPECT_EQ(json["ceilings"][1]["rate_per_second"], 1.5e10);
 }
 
-TEST(TimingJson, WhatDoesNotExistIsNull) {
+TEST(TimingJson, MissingValuesAreNull) {
   TimingRecord record = sample_timing();
   TimingRow& row = record.rows[0];
   row.speedup.reset();
@@ -158,7 +158,7 @@ TEST(TimingJson, HasThePaddingOfTheBatchWhereItWasNeeded) {
   EXPECT_EQ(read_report(folder.file("r.json")).timings[0].padding, record.padding);
 }
 
-TEST(TimingTable, OfAnLmHeadShowsOperations) {
+TEST(TimingTable, ShowsOperationsOfAnLmHead) {
   TimingRecord record = sample_timing();
   record.useful_flops = 2e7;
   record.rows[0].flops_per_second = 3e10;
@@ -169,7 +169,7 @@ TEST(TimingTable, OfAnLmHeadShowsOperations) {
   EXPECT_THAT(words_of(lines[3]), Contains("gemm"));
 }
 
-TEST(TimingTable, SaysWhatIsWrong) {
+TEST(TimingTable, ShowsTheReasonsOfBadRows) {
   TimingRecord record = sample_timing();
   record.not_representative_reason = "8 ranks with 1 thread each share 2 cores";
   record.padding = "sequences to multiples of 16, for mine";
@@ -186,7 +186,7 @@ TEST(TimingTable, SaysWhatIsWrong) {
   EXPECT_THAT(text, HasSubstr("\n  unstable: 2 rows, per_sequence forward: 9 distinct samples"));
 }
 
-TEST(TimingTable, SaysWhyACaseWasNotTimed) {
+TEST(TimingTable, ShowsTheReasonIfACaseWasNotTimed) {
   TimingRecord hung = skipped_timing();
   hung.status = TimingStatus::timeout;
   hung.reason = "rank 1: rank 1 hangs";

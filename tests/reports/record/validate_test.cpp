@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "full_report.h"
 #include "harness/core/error.h"
 #include "harness/core/file.h"
 #include "reports/record/report_json.h"
@@ -58,7 +59,7 @@ TEST(Validate, TakesWhatIsWritten) {
     cut_short.trials.push_back(sample_cut_short(status));
   }
   for (const RunRecord& run : {sample_run(), sample_mutants_run(), sample_bench_run(), cut_short}) {
-    EXPECT_THAT(schema_problems("report", run_to_json(run)), IsEmpty()) << run.command;
+    EXPECT_THAT(schema_problems("report", full_report(run)), IsEmpty()) << run.command;
   }
 }
 
@@ -68,8 +69,8 @@ TEST(Validate, NamesPlaceAndRule) {
     std::string problem;
   };
   for (const Row& row : std::vector<Row>{
-           {[](Json& r) { r["trials"][0].erase("checks"); },
-            "/trials/0: Missing required property 'checks'."},
+           {[](Json& r) { r["trials"][0].erase("id"); },
+            "/trials/0: Missing required property 'id'."},
            {[](Json& r) { r.erase("run"); }, "/: Missing required property 'run'."},
            {[](Json& r) { r["trials"][1]["grid"]["tp"] = "2"; },
             "/trials/1/grid/tp: Value type not permitted by 'type' constraint. It is \"2\"."},
@@ -90,7 +91,7 @@ TEST(Validate, NamesPlaceAndRule) {
             "/: Missing required property 'score'."},
            {[](Json& r) { r["run"]["started_utc"] = "yesterday"; },
             "/run/started_utc: Failed to match regex"}}) {
-    Json report = run_to_json(sample_run());
+    Json report = full_report(sample_run());
     row.change(report);
     EXPECT_THAT(schema_problems("report", report), ElementsAre(StartsWith(row.problem)));
   }
@@ -147,9 +148,11 @@ TEST(ValidateFile, RefusesWhatItDoesNotKnow) {
   for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
            {"{\n\"a\": 1,\n]", "line 3 is no JSON"},
            {R"({"schema": "lossgrid.report/2"})",
-            "it has the format lossgrid.report/2, this lossgrid knows lossgrid.report/1.1"},
+            "it has the format lossgrid.report/2, this lossgrid reads lossgrid.report/1 alone"},
+           {R"({"schema": "lossgrid.policy/1.1"})",
+            "it has the format lossgrid.policy/1.1, this lossgrid reads lossgrid.policy/1 alone"},
            {R"({"schema": "other/1"})",
-            "no format 'other/1'; known: lossgrid.report/1.1, lossgrid.policy/1"},
+            "no format 'other/1'; known: lossgrid.report/1, lossgrid.policy/1"},
            {"[]", "the key 'schema' is missing"},
            {R"({"schema": 1e400})", "it has a number that no double holds"},
            {R"({"schema": "a", "b": {"c": 1, "c": 2}})", "the key 'c' stands twice in one object"},

@@ -234,7 +234,7 @@ TEST(TrialsTable, ManyGridsTakeSeveralLines) {
                           HasSubstr(" tp8cp8 tp8cp8dp2 tp8cp8dp4.\n  implementation")));
 }
 
-TEST(TrialsTable, NothingRan) {
+TEST(TrialsTable, IsEmptyIfNothingRan) {
   EXPECT_EQ(format_trials_table(RunRecord()), "");
   EXPECT_EQ(format_summary(RunRecord()), "0 passed\n");
 }
@@ -404,7 +404,7 @@ TEST(MutantsTable, CasesThatAFunctionFailsItselfComeFirst) {
       "  lens=5 vocab=24\n  lens=8 vocab=24\n\n"));
 }
 
-TEST(MutantsTable, OnlyAllOfThemAreAHundredPercent) {
+TEST(MutantsTable, ShowsAHundredPercentForAllOfThemAlone) {
   RunRecord run;
   run.command = "mutants";
   EXPECT_EQ(format_mutants_table(run), "0 of 0 mutants rejected (0 %)\n");

@@ -9,7 +9,7 @@
 #include "harness/problem/batch/problem.h"
 #include "harness/runner/trial/trial_setup.h"
 #include "harness/runner/verdict/failure_facts.h"
-#include "harness/verify/scale_suspects.h"
+#include "harness/verify/diagnosis/scale_suspects.h"
 
 namespace lossgrid {
 namespace {

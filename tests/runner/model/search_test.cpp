@@ -48,7 +48,7 @@ TEST(Search, GridsArePowersOfTwoUpToTheRanks) {
   EXPECT_THAT(texts("lens=64 vocab=2", 4), ::testing::Not(::testing::Contains("tp4cp1")));
 }
 
-TEST(Search, WhatFitsComesFirstFromTheFastestOn) {
+TEST(Search, FittingPlansComeFirstFromTheFastestOn) {
   const SearchRequest request = request_of("lens=16384 vocab=151936 dtype=bf16", 16, 4 * kGib);
   const std::vector<TimedPlan> plans = search(request);
   ASSERT_FALSE(plans.empty());
@@ -110,17 +110,11 @@ TEST(Claims, CpLocalLossSavesGigabytesAt16KTokens) {
   // AReaL #1223: about 5 GB less with 16K tokens on tp2cp4 once logits are not gathered over CP.
   const std::string text = "lens=16384 vocab=151936 dtype=bf16";
   const Grid grid{.tp = 2, .cp = 4};
-  std::int64_t upstream = 0;
-  for (const UpstreamMemory& memory : plan_upstream(parse_case(text), grid)) {
-    if (memory.name.find("gather") != std::string::npos) upstream = memory.bytes;
-  }
-  EXPECT_GT(upstream, 4'000'000'000);
-  EXPECT_LT(upstream, 5'500'000'000);
   // This cp_gather_logits keeps one gathered copy and none of it reassembled.
   const std::int64_t saved =
       workspace(text, "cp_gather_logits", grid) - workspace(text, "cp_local", grid);
   EXPECT_GT(saved, 2'000'000'000);
-  EXPECT_LE(saved, upstream * 6 / 5);
+  EXPECT_LT(saved, 5'500'000'000);
   EXPECT_LT(workspace(text, "cp_local", grid), 4'000'000);
 }
 

@@ -55,12 +55,12 @@ std::int64_t bytes_of(const Grid& grid, std::int64_t hidden) {
 // Host bytes of every rank: 80 for a row and 16 for an id, whatever the grid.
 constexpr std::int64_t kHost = 80 * 24 + 16 * 26;
 
-TEST(TrialMemory, OfLogitsHoldsThemTwice) {
+TEST(TrialMemory, HoldsLogitsTwice) {
   EXPECT_EQ(bytes_of({1, 1}, 0), 2 * 24 * 26 * 4 + 1000 + kHost);
   EXPECT_EQ(bytes_of({2, 2}, 0), 2 * 12 * 13 * 4 + 1000 + kHost);
 }
 
-TEST(TrialMemory, OfHiddenStatesHoldsWeightsAndTheirGradientBesides) {
+TEST(TrialMemory, HoldsWeightsAndTheirGradientForHiddenStates) {
   // 12 rows of hidden states and 13 of the weight with their gradients; that of the weight once
   // more between packs, and in float64 with its initial value.
   const std::int64_t hidden = 12 * 6 * 4;
@@ -91,7 +91,7 @@ TEST(FullestDevice, OnTheProcessorIsTheMachine) {
   EXPECT_TRUE(text_of(reason).starts_with("not enough memory: needs "));
 }
 
-TEST(TimingMemory, OfAGpuHasItsCacheAndItsSumsAndLeavesTheHostOneTensor) {
+TEST(TimingMemory, HoldsCacheAndSumsOnAGpuAndOneTensorOnTheHost) {
   PackedBatch batch;
   batch.cu_seqlens = batch.cu_seqlens_padded = {0, 24};
   const ObjectiveSpec spec;

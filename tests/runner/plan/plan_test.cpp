@@ -153,7 +153,7 @@ TEST(Plan, IsWhatARunPredictsAndMeasures) {
   expect_as_run("lens=50+8+1 vocab=23", "fused:chunk_tokens=7", {2, 2});
 }
 
-TEST(Plan, OfHiddenStatesIsWhatARunPredictsAndMeasures) {
+TEST(Plan, IsWhatARunFromHiddenStatesPredictsAndMeasures) {
   for (const std::string& implementation : default_implementations(true)) {
     for (const Grid& grid : {Grid{}, Grid{2, 2}, Grid{3, 1, 1, true}, Grid{2, 2, 1, true}}) {
       expect_as_run("lens=5+8+1 vocab=23 hidden=6", implementation, grid);
@@ -164,7 +164,7 @@ TEST(Plan, OfHiddenStatesIsWhatARunPredictsAndMeasures) {
   }
 }
 
-TEST(Plan, WhatAnImplementationDoesNotTakeIsSkipped) {
+TEST(Plan, SkipsCasesThatAnImplementationDoesNotTake) {
   EXPECT_EQ(plan("lens=8 vocab=24 hidden=4", "fused").skipped,
             "takes logits; the case starts from hidden states");
   EXPECT_EQ(plan("lens=8 vocab=24", "linear_ce").skipped,
@@ -203,7 +203,7 @@ TEST(Plan, LogitsOf128KTokensTake37GiB) {
   EXPECT_NEAR(static_cast<double>(row.inputs_bytes) / 0x1p30, 37.09, 0.005);
 }
 
-TEST(Plan, WhatGatheringLogitsOverContextParallelismCosts) {
+TEST(Plan, HasTheCostOfGatheringLogitsOverContextParallelism) {
   // AReaL #1223, 16K tokens on tp2 cp4. cp_gather_logits receives the pack once, b V_t T, in the
   // order of the ranks, and computes on it as it is. AReaL reassembles it in a second tensor, but
   // has its own shard already: b V_t T (2 - 1 / cp), 4.06 GiB of the 4 to 5 GB that it saved. The
@@ -216,9 +216,6 @@ TEST(Plan, WhatGatheringLogitsOverContextParallelismCosts) {
   EXPECT_GE(saved, pack);
   EXPECT_LT(static_cast<double>(saved), 1.001 * static_cast<double>(pack));  // tables by row
   EXPECT_NEAR(static_cast<double>(saved) * 1e-9, 2.49, 0.005);
-  const std::vector<UpstreamMemory> upstream = plan_upstream(parse_case(text), grid);
-  ASSERT_EQ(upstream.back().name, "CP gather of logits");
-  EXPECT_EQ(upstream.back().bytes, pack * 7 / 4);
 }
 
 // --- the largest case that fits -----------------------------------------------------------------
@@ -288,7 +285,7 @@ TEST(Fit, ExactlyTheLimitFits) {
   EXPECT_EQ(value(peak - 1), 39);
 }
 
-TEST(Fit, SaysWhyNothingFits) {
+TEST(Fit, HasAReasonIfNothingFits) {
   const CaseSpec spec = parse_case("lens=8 vocab=1000");
   const Fit small = fit_case(spec, {}, "fused", FitKey::seq_len, 100);
   EXPECT_EQ(small.value, 0);

@@ -104,7 +104,7 @@ TEST_F(AbComparison, PlacesOfASelfCheckChange) {
   EXPECT_THAT(looks_, ElementsAre(12, 20, 30));
 }
 
-TEST_F(AbComparison, OfTwoBuildsEachHasItsProcess) {
+TEST_F(AbComparison, RunsEachOfTwoBuildsInItsOwnProcess) {
   request_ = {{"x", Build::base}, {"x", Build::head}, true, {}, 0.1, kLookAlpha, 3};
   const AbOutcome outcome = compare([](const AbProcess& process, std::size_t, std::size_t round) {
     // Paired as samples of the same round, the two would have no common ratio.
@@ -157,7 +157,7 @@ TEST_F(AbComparison, ADecidedPhaseTakesNoMoreLaunches) {
   EXPECT_EQ(outcome.records[1].launch_ratios.size(), 30u);
 }
 
-TEST_F(AbComparison, NothingIsSaidWhenALaunchFails) {
+TEST_F(AbComparison, HasNoVerdictIfALaunchFails) {
   struct Failure {
     TimingRecord timing;
     TimingStatus status;

@@ -26,7 +26,7 @@ TEST(GpuRows, AreOfTheRoundsBehindTheWarmUp) {
   EXPECT_THAT(row.limited_by, ElementsAre("sw_power_cap", "hw_thermal_slowdown"));
 }
 
-TEST(GpuRows, OfARankWithoutAGpuOrWithoutNvml) {
+TEST(GpuRows, AreMissingWithoutAGpuAndHaveAReasonWithoutNvml) {
   EXPECT_FALSE(gpu_row(0, {}, 1).has_value());
   GpuStates unknown;
   unknown.missing_reason = "no library";

@@ -138,7 +138,7 @@ TEST(TimedOutputs, AreVerifiedAfterTheLastIteration) {
   }
 }
 
-TEST(TimedOutputs, OfTheImplementationBeforeDoNotPassAsItsOwn) {
+TEST(TimedOutputs, DoNotPassIfThePreviousImplementationWroteThem) {
   const TimingRecord record =
       time_case(kCase, {"fused", "timing_twisted:lazy_from=4"}, {1, 1}).record;
   EXPECT_EQ(record.status, TimingStatus::failed);
@@ -151,7 +151,7 @@ TEST(TimedOutputs, LossAndMetricsCount) {
   EXPECT_THAT(record.reason, HasSubstr("loss: ratio"));
 }
 
-TEST(TimedOutputs, OfOneInPlaceAreRightAndDoNotSpoilTheOthers) {
+TEST(TimedOutputs, AreRightInPlaceAndDoNotSpoilTheOthers) {
   const std::string in_place = "timing_twisted:in_place=true";
   for (const char* grid : {"tp1cp1", "tp2cp2"}) {
     const TimingRecord record =
@@ -180,7 +180,7 @@ TEST(TimedOutputs, OneSweepHasOnePhase) {
   EXPECT_EQ(wrong.status, TimingStatus::failed);
 }
 
-TEST(TimedOutputs, ThatAreRightButFasterThanTheMachineAreNoSuccess) {
+TEST(TimedOutputs, AreNoSuccessIfFasterThanTheMachine) {
   const std::string absurd = "timing_twisted:bytes=1000000000000000";
   EXPECT_EQ(time_case(kCase, {"fused", absurd}, {1, 1}).record.status, TimingStatus::unstable);
   // Many: some of them may be the same.
@@ -192,7 +192,7 @@ TEST(TimedOutputs, ThatAreRightButFasterThanTheMachineAreNoSuccess) {
   EXPECT_EQ(exit_code_of(std::vector{record}), ExitCode::time_regression);
 }
 
-TEST(TimedOutputs, OfAnLmHeadAreVerifiedWithTheSumOfItsWeightGradient) {
+TEST(TimedOutputs, AreVerifiedWithTheSumOfTheWeightGradientOfAnLmHead) {
   const std::vector<std::string> names{"linear_ce:chunk_tokens=8", "linear_materialized",
                                        "linear_ce_onepass"};
   for (const char* text : {"lens=16+32 vocab=96 hidden=24 dtype=bf16",

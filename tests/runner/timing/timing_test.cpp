@@ -208,7 +208,7 @@ TEST(Timing, FasterThanTheMachineIsNoSuccess) {
   ASSERT_TRUE(small.rows[0].ceiling_ratio);
 }
 
-TEST(Timing, OfAnEmulatedGpuIsJudgedByNothing) {
+TEST(Timing, JudgesNoCeilingOfAnEmulatedGpu) {
   const PreparedProblem prepared = prepare(make_problem(parse_case("lens=8 vocab=24")));
   const TimingRecord record =
       time_implementations(prepared, {"timing_probe:bytes=1000000000000000"}, {1, 1},
@@ -226,7 +226,7 @@ TEST(Timing, RanksOnOneGpuAreCounted) {
   EXPECT_EQ(text_of(gpu_sharing({"a", "b", "a", "a"})), "3 ranks share a GPU");
 }
 
-TEST(Timing, OfAnLmHeadIsComparedWithItsProducts) {
+TEST(Timing, ComparesAnLmHeadWithItsProducts) {
   const std::vector<std::string> names{"linear_materialized", "linear_ce:chunk_tokens=12", "fused"};
   const TimingRecord record = time_case("lens=16+32 vocab=96 hidden=24", names, {2, 1}).record;
   EXPECT_EQ(record.baseline, "linear_materialized");
@@ -311,7 +311,7 @@ TEST(Timing, TheDeadlineEndsIt) {
   EXPECT_THAT(timed.record.reason, HasSubstr("deadline"));
 }
 
-TEST(Timing, OfSuitesTakesThoseThatAskForIt) {
+TEST(Timing, RunsForSuitesThatAskForIt) {
   Suite suite;
   suite.implementations = {"fused", "cp_local"};
   suite.grids = {{1, 1}, {1, 2}};

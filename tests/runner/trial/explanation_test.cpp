@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, Explanations, testing::ValuesIn(kWrong), [](co
   return name;
 });
 
-TEST(Explanation, OfATrialThatPassesIsEmptyAndItsGradientIsOne) {
+TEST(Explanation, IsEmptyWithAScaleOfOneForATrialThatPasses) {
   for (const char* case_text : {"lens=15+18 vocab=24", "lens=15+18 vocab=24 hidden=16"}) {
     const bool hidden = std::string(case_text).find("hidden") != std::string::npos;
     for (const char* grid : {"tp1cp1", "tp2cp2", "tp2cp1dp2"}) {
@@ -128,7 +128,7 @@ TEST(GradientScale, IsMeasuredOverRanksAndMicrobatches) {
   EXPECT_NEAR(record.gradient_scale.at("grad_logits"), 1.02, 1e-6);
 }
 
-TEST(GradientScale, OfNoTruthOrANanIsNotThere) {
+TEST(GradientScale, IsMissingForATruthOfZeroOrANan) {
   EXPECT_THAT(explained_trial("lens=4 vocab=24 mask=0000", "fused", "tp1cp1").gradient_scale,
               IsEmpty());
   TrialSetup setup = explained_setup("lens=15+18 vocab=24 mask=all", "cp_local", "tp1cp1");

@@ -159,7 +159,7 @@ TEST(CountDenominators, AddsUpGroupsThatRanksShare) {
   EXPECT_EQ(batch.group_tokens, (std::vector<std::int64_t>{4, 0}));
 }
 
-TEST(CountDenominators, KeepsWhatTheProblemSaysOfTheGlobalBatch) {
+TEST(CountDenominators, KeepsTheStatedSizeOfTheGlobalBatch) {
   Problem whole = problem_of({1, 1, 1, 1, 1}, {});
   whole.spec.global_valid_toks = 16777217;
   const auto part = std::make_shared<const Problem>(whole);

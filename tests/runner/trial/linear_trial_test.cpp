@@ -7,7 +7,7 @@
 
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
-#include "harness/verify/expected.h"
+#include "harness/verify/checks/expected.h"
 #include "linear_setup.h"
 #include "spoiled.h"
 
@@ -81,7 +81,7 @@ TEST(LinearTrial, SequenceParallelismChangesNoBitOfTheReference) {
   EXPECT_EQ(split.fingerprints.at("grad_hidden"), whole.fingerprints.at("grad_hidden"));
 }
 
-TEST(LinearTrial, WhatTakesSomethingElseIsSkippedWithoutATruth) {
+TEST(LinearTrial, ImplementationsOfOtherInputsAreSkippedWithoutATruth) {
   const TrialSetup setup = setup_of(kCase, "cp_local", {2, 1});
   EXPECT_EQ(setup.truth, nullptr);
   const TrialRecord logits = run_trial(setup, seconds(60)).record;

@@ -9,7 +9,7 @@
 
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
-#include "harness/verify/bounds.h"
+#include "harness/verify/truth/bounds.h"
 #include "spoiled.h"
 
 namespace lossgrid {
@@ -102,7 +102,7 @@ std::shared_ptr<const LossImplementation> right_one(const char* name = "cp_local
 
 constexpr const char* kPartCase = "lens=5+8+1+3 vocab=24 mask=all";
 
-TEST(Outputs, OfLogprobsAloneAllButTheirOwnMetricsAreJudged) {
+TEST(Outputs, LogprobsAloneHaveTheChecksAndMetricsOfLogprobs) {
   Outputs given;
   given.entropy = given.vocab_range = given.owned_labels = false;
   const TrialOutcome trial = run_part(kPartCase, right_one(), given, {2, 2});
@@ -121,7 +121,7 @@ TEST(Outputs, OfLogprobsAloneAllButTheirOwnMetricsAreJudged) {
   EXPECT_TRUE(trial.record.metrics.contains("ppl_avg"));
 }
 
-TEST(Outputs, OfAHeadWithoutAVocabularyAreNoProbabilities) {
+TEST(Outputs, HeadsWithoutAVocabularyHaveNoChecksOfProbabilities) {
   const TrialOutcome trial =
       run_part("objective=value head=value dtype=f64 values=all_negative lens=5+8 mask=all seed=1",
                right_one(), Outputs(), {1, 2});
@@ -131,7 +131,7 @@ TEST(Outputs, OfAHeadWithoutAVocabularyAreNoProbabilities) {
   }
 }
 
-TEST(Outputs, OfALossAndItsGradientNothingByTokenIsAsked) {
+TEST(Outputs, ALossAloneHasNoTokenChecks) {
   Outputs given;
   given.logprobs = given.entropy = given.vocab_range = given.owned_labels = false;
   given.metrics.emplace();
@@ -206,7 +206,7 @@ TEST(Outputs, WithoutGradientsTheirInvariantsAreNotRun) {
   }
 }
 
-TEST(Outputs, WhatIsGivenIsStillFoundWrong) {
+TEST(Outputs, GivenOnesAreStillFoundWrong) {
   const auto spoiled = std::make_shared<Spoiled>(
       "cp_local", [](const LossInputs&, LossOutputs* outputs, LossGradients* gradients) {
         if (outputs != nullptr) outputs->result.loss *= 1.001;

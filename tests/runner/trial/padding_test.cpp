@@ -147,7 +147,7 @@ TEST(PaddedTrial, WithoutADeclarationIsAnError) {
       TrialStatus::passed);
 }
 
-TEST(PaddedTrial, ThatIsWrongInPaddingIsRejected) {
+TEST(PaddedTrial, IsRejectedIfPaddingIsWrong) {
   for (const char* grid : {"tp1cp1", "tp1cp2"}) {
     const TrialRecord record =
         padded_trial(prepared_case("lens=5+8 vocab=24"), "padded/wrong", grid);
@@ -166,7 +166,7 @@ TEST(PaddedTrial, BeyondWhatAPackHoldsIsSkippedWithTheReason) {
                     HasSubstr("exceed 2147483647")));
 }
 
-TEST(PaddedTrial, OfABundleIsComparedWithWhatTheBundleExpects) {
+TEST(PaddedTrial, IsComparedWithTheExpectedValuesOfABundle) {
   for (const char* name : {"nll_basic", "nll_empty_and_single", "grpo_default"}) {
     Bundle bundle =
         read_bundle(std::string(LOSSGRID_SOURCE_DIR "/tests/golden/") + name + ".safetensors");

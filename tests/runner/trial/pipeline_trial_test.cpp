@@ -106,7 +106,7 @@ TEST(StagesOfTheSameCase, AreComparedBitByBit) {
   EXPECT_EQ(packing, (std::vector<std::string>{"not_compared", "same_bits", "same_bits"}));
 }
 
-TEST(StagesBeforeTheLast, HoldNothingAndTellWhatComesNext) {
+TEST(StagesBeforeTheLast, HoldNothingAndAnnounceTheNextPack) {
   const Grid grid{1, 2, 2, false, 3};
   const TrialRecord record = record_of("lens=8+16+4 vocab=24 microbatches=4", "fused", grid);
   ASSERT_EQ(record.status, TrialStatus::passed) << record.reason;
@@ -188,7 +188,7 @@ class Hoarding final : public LossImplementation {
   mutable Buffer kept_;
 };
 
-TEST(Microbatches, WhatOneLeavesInMemoryIsSeen) {
+TEST(Microbatches, MemoryThatOneLeavesBehindIsSeen) {
   TrialSetup setup = setup_of("lens=8+16 vocab=24 microbatches=2", "fused", {});
   setup.implementation = std::make_shared<Hoarding>();
   const TrialRecord record = run_trial(setup, seconds(60)).record;
@@ -197,7 +197,7 @@ TEST(Microbatches, WhatOneLeavesInMemoryIsSeen) {
               HasSubstr("one_microbatch_in_memory: rank 0 still holds 1 bytes of a microbatch"));
 }
 
-TEST(StagesBeforeTheLast, ThatNeedMemoryAreSeen) {
+TEST(StagesBeforeTheLast, AreReportedIfTheyNeedMemory) {
   RankResult idle;
   TrialRecord record;
   EXPECT_EQ(merge_memory({idle}, record), "");
@@ -218,7 +218,7 @@ TEST(Stages, WithPacksInAnotherOrderFailTheTrial) {
   EXPECT_THAT(outcome.ranks[1].message, HasSubstr("microbatch 0: the first stage announces"));
 }
 
-TEST(Stages, ThatFailFailTheOthersAtOnce) {
+TEST(Stages, EndAtOnceIfAnotherOneFails) {
   // The second broadcast of shapes on the first stage; a gather of the second pack on the last.
   for (const char* place : {"rank=1,call=2", "rank=6,call=10"}) {
     for (const char* kind : {"throw", "leave"}) {

@@ -128,7 +128,7 @@ TEST(Trial, CpLocalMovesNothingPerTokenOverCp) {
   EXPECT_EQ(plain.at("forward cp all_reduce"), (std::pair<std::int64_t, std::int64_t>{1, 16}));
 }
 
-TEST(Trial, AMutantThatAllocatesMoreThanItSaysFails) {
+TEST(Trial, AMutantThatAllocatesMoreThanItDeclaresFails) {
   const TrialRecord record =
       run_trial(setup_of("lens=8+16 vocab=24", "mutant/undeclared_gather", {1, 2}), seconds(60))
           .record;

@@ -13,7 +13,7 @@
 #include "harness/device/memory/buffer.h"
 #include "harness/runner/problem_cache.h"
 #include "harness/runner/trial/trial.h"
-#include "harness/verify/expected.h"
+#include "harness/verify/checks/expected.h"
 #include "spoiled.h"
 
 namespace lossgrid {
@@ -160,7 +160,7 @@ TEST(MergedChecks, ValuesOfABundleAreCompared) {
   EXPECT_EQ(failures_of(record), "expected.loss expected.grad_logits ");
 }
 
-TEST(MergedInvariants, OfEveryRankCount) {
+TEST(MergedInvariants, FailuresOfEveryRankCount) {
   for (const int rank : {0, 1, 2, 3}) {
     // CP rank 0 holds the first and the last quarter of each sequence, CP rank 1 the others; row 0
     // of each rank is masked.

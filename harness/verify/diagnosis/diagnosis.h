@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Diagnosis of a failed trial: sentences that name a known mistake which would explain its wrong
+// numbers. A sentence states numbers and asks a question; it is no verdict. No known mistake that
+// fits: no sentence.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/verify/checks/failed_elements.h"
+#include "harness/verify/checks/shard_checks.h"
+#include "harness/verify/diagnosis/failed_logprobs.h"
+#include "harness/verify/diagnosis/part_places.h"
+#include "harness/verify/diagnosis/replica_sentences.h"
+#include "harness/verify/diagnosis/scale_suspects.h"
+#include "harness/verify/diagnosis/sequence_parts.h"
+
+namespace lossgrid {
+
+/// Findings about one gradient on one rank in one microbatch.
+struct GradientPart {
+  PartPlace place;
+  BiasSums sums;
+  FailedElements failed;
+  std::int64_t trained_rows = 0;  // 0: unknown
+};
+
+struct GradientFacts {
+  std::string name;          // "grad_logits"
+  bool failed = false;       // any of its checks
+  bool bias_failed = false;  // the bias check of all elements together
+  bool not_written = false;  // any element
+  BiasSums sums = {};        // over all parts, copies counted once
+  std::vector<GradientPart> parts = {};
+};
+
+struct LogprobPart {
+  PartPlace place;
+  FailedLogprobs failed;
+};
+
+struct LossFacts {
+  double got = 0;
+  double want = 0;
+};
+
+/// Results of other trials of the same implementation, for the cause of a NaN.
+struct NanTrials {
+  bool without_poison = false;  // a NaN is there too where masked rows hold plausible numbers
+  bool second_size = false;     // and where every rank has trained tokens and no padding columns
+};
+
+struct FailureFacts {
+  TrialSizes sizes;
+  std::optional<LossFacts> loss;  // nullopt unless the loss failed
+  std::vector<LogprobPart> logprobs;
+  std::vector<GradientFacts> gradients;
+  std::vector<ReplicaFacts> replicas;      // of train steps that reduce by themselves
+  std::optional<SequenceParts> sequences;  // of their gradient, if it has failed
+  std::vector<SequenceLoss> losses;        // of their sequences, if the loss has failed
+  // Rows of the whole batch that take part in the loss and have -inf logits, ascending. Empty
+  // unless there is a NaN.
+  std::vector<std::int64_t> minus_inf_rows;
+  std::vector<PartPlace> untrained = {};  // places without a trained token, on the first TP rank
+  bool has_minus_inf_padding = false;     // padding columns of -inf, which a declaration asks for
+  std::optional<NanTrials> nan_trials = std::nullopt;  // nullopt: there are none
+};
+
+/// Removes the loss or a gradient, of which a scale would be no cause.
+void leave_out(const std::string& name, FailureFacts& facts);
+
+/// True if there is a NaN in the loss, in log-probabilities or gradients.
+bool has_nan(const FailureFacts& facts);
+
+/// Conventions that an external implementation declares.
+struct DeclaredWords {
+  bool is_external = false;  // false: there is nothing to declare
+  bool returns_loss = false;
+  ScaleFactor scale = {};
+  bool may_sum_over_cp = true;  // gradient="summed_over_cp" is a word for it, and not declared
+};
+
+/// Returns sentences without a period, the most likely cause first. `second`: facts about the same
+/// implementation on a case of other sizes, where it failed too; null: there are none. A factor has
+/// a cause only if the same one makes it in both. The sentences name the declaration that would
+/// make an external implementation right, and that it does not have.
+std::vector<std::string> explain(const FailureFacts& facts, const FailureFacts* second = nullptr,
+                                 const DeclaredWords& declared = {});
+
+}  // namespace lossgrid

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// RowTruth: the float64 truth of one row of logits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "harness/problem/batch/row_terms.h"
+#include "harness/verify/truth/divergence_truth.h"
+
+namespace lossgrid {
+
+/// The truth of row t, which predicts token t + 1 of its sequence. Rows without a next token keep
+/// the defaults.
+struct RowTruth {
+  std::int32_t target = -1;
+  bool valid = false;            // its target is trained on
+  double max = 0;                // m
+  double sum = 1;                // s = sum exp(x - m)
+  double others = 0;             // s without the target's term: 1 - p_y = others / s
+  double target_logit = 0;       // x_y
+  double logprob = 0;            // x_y - m - ln s; NaN where logits are NaN, inf or -inf alone
+  double spread = 0;             // sum p |x - m|
+  double spread_squared = 0;     // sum p (x - m)^2
+  double smallest = 0;           // smallest logit that is not -inf
+  double vocab = 1;              // V
+  double finite = 1;             // F: logits that are not -inf
+  double mean_distance = 0;      // A = (1/V) sum |x - m| over them
+  double squares = 1;            // sum exp(x - m)^2
+  double margin = 0;             // x_y less the largest other logit
+  bool ties_with_lower = false;  // an id below the target has its logit
+  // Changes, to first order, by the errors e_v of logits that implementations make themselves
+  // (LogitsSource::read_errors); 0 for given logits.
+  double target_error = 0;        // e_y
+  double mean_error = 0;          // sum p e
+  double range_error = 0;         // largest e: changes the smallest and the largest logit
+  double entropy_error = 0;       // sum p |ln p + H| e
+  double mean_logprob_error = 0;  // (1/V) sum e over logits that are not -inf + (F/V) sum p e
+  double sum_p2_error = 0;        // sum 2 p |p - sum p^2| e
+  double mean_logit_error = 0;    // (1/F) sum e over logits that are not -inf
+  // Both errors of means also hold what they lose where the largest float32 stands for a logit.
+  // Roundings in proportion to the logits that bounds allow for (bounds.h).
+  bool reads_as_float32 = false;    // logits are float64, and may be read as float32
+  bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
+  double quotient_error = 0;        // relative error of logits by declared roundings to bf16
+  // A sampling mask leaves its target out, and the case keeps it: logprob is 0, whatever the logits
+  // are, and has no gradient.
+  bool is_filtered = false;
+  // Set where the objective has a divergence from a teacher.
+  std::optional<DivergenceTruth> divergence = std::nullopt;
+
+  /// Return the row terms (row_terms.h) H = - sum p ln p, L = m + ln s, M = -A - (F/V) ln s,
+  /// P = sum p^2, and the mean logit m - A V/F.
+  double entropy() const;
+  double logsumexp() const;
+  double mean_logprob() const;
+  double sum_p2() const { return squares / sum / sum; }
+  double mean_logit() const { return max - mean_distance / finite_share(); }
+  /// True if the target is the id with the largest logit, the lowest such id.
+  bool is_top() const { return margin > 0 || (margin == 0 && !ties_with_lower); }
+  /// True if errors and roundings of the logits may change is_top().
+  bool may_change_top() const;
+  /// Returns any of them; NaN for a divergence that there is not.
+  double term(RowTerm which) const;
+  /// True for a mean over the vocabulary that may be -inf in float32, in which the sum that it is
+  /// made of overflows: of distances from the maximum, of ln p or of the logits themselves.
+  bool may_overflow(RowTerm which) const;
+  /// Returns ln p + H = x - m + sum p |x - m| of the column with logit x and probability p, whose
+  /// mean over p is 0; 0 where p is 0.
+  double centred_logprob(double x, double p) const { return p > 0 ? x - max + spread : 0; }
+  /// Returns F/V.
+  double finite_share() const { return finite / vocab; }
+};
+
+}  // namespace lossgrid

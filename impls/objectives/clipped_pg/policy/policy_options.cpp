@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objectives/clipped_pg/policy/policy_options.h"
+
+#include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/option_rules.h"
+#include "impls/objectives/objective_options.h"
+
+namespace lossgrid {
+
+void PolicyLossOptions::read(const OptionReader& reader) {
+  reader.read("policy_loss", policy_loss,
+              {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo", "clip_cov",
+               "kl_cov", "dppo_binary_tv", "dppo_binary_kl"},
+              {"another loss in the place of the clip: see [policy losses](#policy-losses)",
+               "verl `loss_mode`; TRL `loss_type`"});
+  reader.read("tau_pos", tau_pos,
+              {"tau of `sapo` for advantages above 0", "verl `tau_pos`, TRL `sapo_temperature_pos`",
+               kAbove0});
+  reader.read("tau_neg", tau_neg,
+              {"tau of `sapo` for other advantages", "verl `tau_neg`, TRL `sapo_temperature_neg`",
+               kAbove0});
+  reader.read("dro_beta", dro_beta,
+              {"weight of the penalty of `dro`, which needs it", "verl `dro_beta`", kAbove0});
+  reader.read("vespo_k_pos", vespo_k_pos,
+              {"k of `vespo` for advantages of at least 0", "TRL, Liger", kNotNegative});
+  reader.read("vespo_lambda_pos", vespo_lambda_pos,
+              {"lambda of `vespo` for advantages of at least 0", "TRL, Liger", kNotNegative});
+  reader.read("vespo_k_neg", vespo_k_neg,
+              {"k of `vespo` for other advantages", "TRL, Liger", kNotNegative});
+  reader.read("vespo_lambda_neg", vespo_lambda_neg,
+              {"lambda of `vespo` for other advantages", "TRL, Liger", kNotNegative});
+  reader.read("positive_example_nll_weight", positive_example_nll_weight,
+              {"adds the NLL of sequences with a reward above 0, over the whole global batch",
+               "VAPO", kNotNegative});
+  reader.read("entropy_coefficient", entropy_coefficient,
+              {"c: subtracts c H, the entropy of the policy in nats, aggregated as the policy term",
+               "verl `entropy_coeff`"});
+}
+
+void require_policy_loss_fits(const ClippedPgOptions& o) {
+  require_clipped_pg(
+      {{o.dro_beta && o.policy_loss != PolicyLoss::dro, "dro_beta needs policy_loss = \"dro\""}});
+  if (o.policy_loss == PolicyLoss::ppo) return;
+  require_clipped_pg({
+      {o.use_cispo, "use_cispo = true needs policy_loss = \"ppo\""},
+      {o.disable_ppo_ratio, "disable_ppo_ratio = true needs policy_loss = \"ppo\""},
+      {o.ratio_clip_c && !o.is_dppo(), "ratio_clip_c needs policy_loss = \"ppo\" or that of DPPO"},
+  });
+  if (o.policy_loss == PolicyLoss::sapo) return;
+  const bool is_dro = o.policy_loss == PolicyLoss::dro;
+  const bool weighs_tokens = o.use_importance_sampling_correction && !o.weighs_sequences();
+  require_clipped_pg({
+      {o.force_on_policy_ratio,
+       "force_on_policy_ratio = true needs policy_loss = \"ppo\" or \"sapo\""},
+      {o.sequence_level_importance_ratios,
+       "sequence_level_importance_ratios = true needs policy_loss = \"ppo\" or \"sapo\""},
+      {is_dro && !o.dro_beta, "policy_loss = \"dro\" needs a dro_beta"},
+      {is_dro && (o.log_ratio_min || o.log_ratio_max),
+       "log_ratio_min and log_ratio_max exclude policy_loss = \"dro\""},
+      {o.is_geo_mean() && o.token_level_loss && !o.loss_agg_mode,
+       "policy_loss = \"geo_mean\" needs token_level_loss = false or a loss_agg_mode"},
+      {o.is_geo_mean() && weighs_tokens, "policy_loss = \"geo_mean\" needs weights of sequences"},
+      {o.is_geo_mean() && o.rejection_level == RejectionLevel::token,
+       "policy_loss = \"geo_mean\" excludes a rollout_rs of tokens"},
+      {o.is_geo_mean() && o.off_policy_mask_threshold,
+       "policy_loss = \"geo_mean\" excludes off_policy_mask_threshold"},
+      {o.is_binary_dppo() && o.zero_weights_nonfinite(),
+       "the ratios of this policy_loss exclude nonfinite_generation_logprobs = \"zero_weight\""},
+      {o.is_vespo() && o.use_importance_sampling_correction,
+       "policy_loss = \"vespo\" excludes use_importance_sampling_correction = true"},
+  });
+}
+
+}  // namespace lossgrid

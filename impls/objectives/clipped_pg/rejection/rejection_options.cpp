@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objectives/clipped_pg/rejection/rejection_options.h"
+
+#include <optional>
+
+#include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/option_rules.h"
+#include "impls/objectives/objective_options.h"
+
+namespace lossgrid {
+namespace {
+
+/// A name of rollout_rs, by its place among them.
+struct RejectionName {
+  const char* name;
+  RejectionLevel level;
+  RejectionStatistic statistic;
+};
+
+constexpr RejectionName kRejections[] = {
+    {"token_k1", RejectionLevel::token, RejectionStatistic::k1},
+    {"token_k2", RejectionLevel::token, RejectionStatistic::k2},
+    {"token_k3", RejectionLevel::token, RejectionStatistic::k3},
+    {"seq_sum_k1", RejectionLevel::sequence_sum, RejectionStatistic::k1},
+    {"seq_sum_k2", RejectionLevel::sequence_sum, RejectionStatistic::k2},
+    {"seq_sum_k3", RejectionLevel::sequence_sum, RejectionStatistic::k3},
+    {"seq_mean_k1", RejectionLevel::sequence_mean, RejectionStatistic::k1},
+    {"seq_mean_k2", RejectionLevel::sequence_mean, RejectionStatistic::k2},
+    {"seq_mean_k3", RejectionLevel::sequence_mean, RejectionStatistic::k3},
+    {"seq_max_k2", RejectionLevel::sequence_max, RejectionStatistic::k2},
+    {"seq_max_k3", RejectionLevel::sequence_max, RejectionStatistic::k3},
+};
+
+}  // namespace
+
+void RejectionOptions::read(const OptionReader& reader) {
+  OptionNames names;
+  for (const RejectionName& rejection : kRejections) names.emplace_back(rejection.name);
+  const std::optional<std::size_t> rule =
+      reader.optional_index("rollout_rs", names,
+                            {"drops the policy term, denominators stay: of tokens (`token_k1`, "
+                             "...), or of sequences by sum, "
+                             "mean or maximum (`seq_sum_k1`, ...) of k1, the log weight, k2 or k3",
+                             "verl `rollout_rs`; `seq_sum_k1` and `seq_mean_k1` are SkyRL's "
+                             "product and geometric masks"});
+  if (rule) {
+    rejection_level = kRejections[*rule].level;
+    rejection_statistic = kRejections[*rule].statistic;
+  }
+  reader.read("rollout_rs_threshold", rollout_rs_threshold,
+              {"upper bound of what `rollout_rs` looks at; of k1 that of the weight",
+               "verl `rollout_rs_threshold`"});
+  reader.read("rollout_rs_threshold_min", rollout_rs_threshold_min,
+              {"lower bound of the weight, of k1 alone"});
+  reader.read(
+      "veto_ratio_min", veto_ratio_min,
+      {"a token with a weight below drops its sequence", "SkyRL outlier mask, verl veto", kAbove0});
+  reader.read("veto_ratio_max", veto_ratio_max,
+              {"a token with a weight above drops its sequence", "SkyRL outlier mask, verl veto"});
+  reader.read(
+      "off_policy_mask_threshold", off_policy_mask_threshold,
+      {"drops tokens with negative advantages of sequences whose mean generation - current is "
+       "above",
+       "TRL `off_policy_mask_threshold`, OPSM"});
+  reader.read("token_masks_first", token_masks_first,
+              {"weights and masks of a sequence are of the tokens that `rollout_rs` keeps; vetoes, "
+               "which come first, of all",
+               "SkyRL: veto, mask of tokens, weights, mask of sequences; false: verl, each of all "
+               "tokens"});
+}
+
+void require_rejection_fits(const ClippedPgOptions& o) {
+  const bool has_rule = o.rejection_level != RejectionLevel::none;
+  const std::optional<double>& high = o.rollout_rs_threshold;
+  const std::optional<double>& low = o.rollout_rs_threshold_min;
+  require_clipped_pg({
+      {has_rule && (!high || *high <= 0), "rollout_rs needs a rollout_rs_threshold above 0"},
+      {!has_rule && (high || low), "rollout_rs_threshold needs a rollout_rs"},
+      {low && o.rejection_statistic != RejectionStatistic::k1,
+       "rollout_rs_threshold_min needs a rollout_rs by k1"},
+      {low && high && (*low <= 0 || *low > *high),
+       "rollout_rs_threshold_min must be above 0 and not above rollout_rs_threshold"},
+      {o.veto_ratio_max && *o.veto_ratio_max <= o.veto_ratio_min.value_or(0),
+       "veto_ratio_max must be above 0 and above veto_ratio_min, or null"},
+      {o.token_masks_first && o.rejection_level != RejectionLevel::token,
+       "token_masks_first = true needs a rollout_rs of tokens"},
+  });
+}
+
+}  // namespace lossgrid

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "impls/objectives/clipped_pg/weights/weight_options.h"
+
+#include <optional>
+
+#include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/option_rules.h"
+#include "impls/objectives/objective_options.h"
+
+namespace lossgrid {
+namespace {
+
+void require_truncation_fits(const ClippedPgOptions& o) {
+  const std::optional<double>& ratio = o.truncated_importance_sampling_ratio;
+  const std::optional<double>& ratio_min = o.truncated_importance_sampling_ratio_min;
+  require_clipped_pg({
+      {!o.truncates() && ratio,
+       "truncated_importance_sampling_ratio needs a truncated_importance_sampling_type"},
+      {!o.truncates() && ratio_min,
+       "truncated_importance_sampling_ratio_min needs a truncated_importance_sampling_type"},
+  });
+  if (!o.truncates()) return;
+  require_clipped_pg({
+      {!o.use_importance_sampling_correction,
+       "truncated_importance_sampling_type needs use_importance_sampling_correction = true"},
+      {!ratio || *ratio <= 0,
+       "truncated_importance_sampling_type needs truncated_importance_sampling_ratio above 0"},
+      {o.truncated_importance_sampling_type == Truncation::icepop && !ratio_min,
+       "truncated_importance_sampling_type = \"icepop\" needs a "
+       "truncated_importance_sampling_ratio_min"},
+      {o.masks_sequences() && !ratio_min,
+       "truncated_importance_sampling_type = \"seq-mask-tis\" needs a "
+       "truncated_importance_sampling_ratio_min"},
+      {ratio && ratio_min && *ratio_min > *ratio,
+       "truncated_importance_sampling_ratio_min must not be above "
+       "truncated_importance_sampling_ratio"},
+      {o.masks_sequences() && o.sequence_level_importance_ratios,
+       "truncated_importance_sampling_type = \"seq-mask-tis\" excludes "
+       "sequence_level_importance_ratios = true"},
+  });
+}
+
+}  // namespace
+
+void WeightOptions::read(const OptionReader& reader) {
+  reader.read("use_importance_sampling_correction", use_importance_sampling_correction,
+              {"loss weighted by previous over generation probability", "AReaL decoupled loss"});
+  const std::optional<std::size_t> truncation = reader.optional_index(
+      "truncated_importance_sampling_type", {"tis", "icepop", "seq-mask-tis"},
+      {"`tis` clamps those weights, `icepop` drops tokens, `seq-mask-tis` sequences"});
+  truncated_importance_sampling_type =
+      truncation ? static_cast<Truncation>(*truncation + 1) : Truncation::none;
+  reader.read("truncated_importance_sampling_ratio", truncated_importance_sampling_ratio,
+              {"upper bound of those weights", "verl `tis_imp_ratio_cap`"});
+  reader.read("truncated_importance_sampling_ratio_min", truncated_importance_sampling_ratio_min,
+              {"their lower bound"});
+  reader.read(
+      "rollout_is", rollout_is, {"token", "sequence", "geometric"},
+      {"those weights of `token`, `sequence` (their product) or `geometric` (its n-th root); "
+       "null: of sequences under sequence-level ratios",
+       "verl `rollout_is`; AReaL, mean of a sequence"});
+  reader.read(
+      "rollout_is_batch_normalize", rollout_is_batch_normalize,
+      {"divides those weights, truncated, by their mean over the valid tokens of the global "
+       "batch, or over its sequences with one; a mean of 1e-8 or less divides nothing",
+       "verl; in its bypass mode by microbatch"});
+  reader.read(
+      "nonfinite_generation_logprobs", nonfinite_generation_logprobs,
+      {"refuse", "zero_weight", "drop"},
+      {"generation log-probabilities of -inf, inf or NaN: see [log-probabilities that are not "
+       "finite](#generation-log-probabilities-that-are-not-finite)",
+       "NeMo-RL; verl, SkyRL: -inf has the weight e^20; `drop`: torchtitan"});
+}
+
+void require_weights_fit(const ClippedPgOptions& o) {
+  require_truncation_fits(o);
+  require_clipped_pg({
+      {o.rollout_is && !o.use_importance_sampling_correction,
+       "rollout_is needs use_importance_sampling_correction = true"},
+      {o.rollout_is_batch_normalize && !o.use_importance_sampling_correction,
+       "rollout_is_batch_normalize = true needs use_importance_sampling_correction = true"},
+      {o.rollout_is_batch_normalize && (o.masks_sequences() || o.force_on_policy_ratio),
+       "rollout_is_batch_normalize = true excludes force_on_policy_ratio = true and "
+       "truncated_importance_sampling_type = \"seq-mask-tis\""},
+      {o.zero_weights_nonfinite() && !o.use_importance_sampling_correction,
+       "nonfinite_generation_logprobs = \"zero_weight\" needs "
+       "use_importance_sampling_correction = true"},
+      {o.masks_sequences() && o.weighs_sequences(),
+       "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
+  });
+}
+
+}  // namespace lossgrid

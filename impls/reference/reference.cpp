@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// reference: the truth as an implementation. Gathers all logits, or hidden states and weight, over
+// TP and CP, then computes in float64, one sequence and one row at a time, straight from the
+// formulas:
+//   lp_t = x_y - lse_t,   lse_t = log sum_v exp(x_v),   H_t = - sum_v p_v ln p_v,
+//   M_t = (1 / V) sum_v ln p_v over the logits that are not -inf,
+//   d L / d x_v = (d L / d lp_t) ([v = y] - p_v) - (d L / d H_t) p_v (ln p_v + H_t)
+//                 + (d L / d lse_t) p_v + (d L / d M_t) (1 - F p_v) / V,
+// F the number of these logits and 0 in all others, times the slope of a transform of the logits.
+// Transformed logits outside of a row's kept set are -inf; a target there that is trained on has
+// lp_t = 0, and d L / d lp_t counts as 0.
+// Every logit is taken relative to the maximum first: logits of 1e30 would leave nothing else. The
+// plainest code here: it shares no step with the other strategies and finds its rows by the inverse
+// formulas of the CP layouts (position -> rank and slot).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/core/heap_watch.h"
+#include "harness/loss/registry.h"
+#include "impls/reference/reference_divergence.h"
+#include "impls/reference/reference_inputs.h"
+#include "impls/reference/reference_mask.h"
+#include "impls/reference/reference_teacher.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class ReferencePlan final : public LossPlan {
+ public:
+  ReferencePlan(const LossProblem& problem, RankContext context)
+      : problem_(problem),
+        context_(context),
+        inputs_(make_reference_inputs(problem, context)),
+        rows_(context.device, static_cast<std::size_t>(problem.rows()), "rows"),
+        row_(context.device, static_cast<std::size_t>(problem.vocab), "row"),
+        teacher_row_(context.device, teacher_numbers(problem), "row") {
+    if (problem.sampling.has_mask) mask_.emplace(problem, context);
+    if (!problem.has_teacher()) return;
+    teacher_.emplace(problem, context);
+  }
+
+  static std::size_t teacher_numbers(const LossProblem& problem) {
+    return problem.has_teacher() ? static_cast<std::size_t>(problem.vocab) : 0;
+  }
+
+  void forward(const LossInputs& inputs, LossOutputs& outputs) override {
+    inputs_->gather(inputs);
+    if (teacher_) teacher_->gather(inputs);
+    if (mask_) mask_->gather(inputs);
+    const PackedBatch& batch = problem_.batch;
+    std::fill(rows_.begin(), rows_.end(), TokenTruth());
+    outputs.owned_labels = 0;
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
+        read_row(i, t);
+        rows_[batch.cu_seqlens_padded[i] + t] =
+            about_row(batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead]);
+        outputs.owned_labels += is_trained_on(i, t + batch.ahead) ? 1 : 0;
+      }
+    }
+    // Every rank saw everything; the first one accounts for the labels.
+    if (context_.tp.rank() != 0 || context_.cp.rank() != 0) outputs.owned_labels = 0;
+    {
+      const HeapWatchScope unwatched(
+          nullptr);  // its tape has a few numbers by token, in plain code
+      truth_ = problem_.objective.truth(batch, {rows_.data(), rows_.size()});
+    }
+    outputs.result.loss = truth_.loss.value;
+    outputs.result.metrics.clear();
+    for (const auto& [name, metric] : truth_.metrics) {
+      if (metric.is_derived) continue;
+      outputs.result.metrics[name] = {metric.reduction, metric.amount.value, metric.count};
+    }
+    write_outputs(outputs.tokens);
+  }
+
+  void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
+    const PackedBatch& batch = problem_.batch;
+    inputs_->begin_gradient(gradients);
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
+        const Place place = place_of(i, t);
+        if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + batch.ahead)) continue;
+        const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead];
+        read_row(i, t);
+        RowGradientTruth gradient = truth_.gradient(batch.cu_seqlens_padded[i] + t);
+        if (is_filtered(target)) gradient.logprob = 0;
+        write_gradient(gradient, target, transform_of(i));
+        inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
+      }
+    }
+    inputs_->end_gradient();
+  }
+
+ private:
+  bool is_trained_on(std::int64_t i, std::int64_t t) const {
+    return problem_.batch.token_mask[problem_.batch.cu_seqlens[i] + t] != 0 &&
+           problem_.batch.sample_mask[i] != 0;
+  }
+
+  struct Place {
+    std::int64_t cp_rank;
+    std::int64_t slot;  // among that rank's rows
+  };
+
+  /// Returns rank and slot of row `t` of sequence `i`.
+  Place place_of(std::int64_t i, std::int64_t t) const {
+    const std::int64_t cp = problem_.grid.cp;
+    const std::int64_t in_pack = problem_.batch.cu_seqlens_padded[i] + t;
+    if (cp == 1) return {0, in_pack};
+    const std::int64_t pack = problem_.batch.padded_tokens();
+    const std::int64_t sequence = problem_.batch.padded_length(i);
+    const std::int64_t start = problem_.batch.cu_seqlens_padded[i] / cp;
+    switch (problem_.grid.cp_layout) {
+      case CpLayout::zigzag:
+        return place_in_pairs(t, sequence / (2 * cp), start);
+      case CpLayout::zigzag_row:
+        return place_in_pairs(in_pack, pack / (2 * cp), 0);
+      case CpLayout::contiguous_sequence:
+        return {t / (sequence / cp), start + t % (sequence / cp)};
+      default:
+        return {in_pack / (pack / cp), in_pack % (pack / cp)};
+    }
+  }
+
+  /// Returns the place of element `t` cut in 2 cp chunks of h: q = t div h; rank q or 2 cp - 1 - q;
+  /// in the second half of the rank's elements, which begin at `start`, if q >= cp.
+  Place place_in_pairs(std::int64_t t, std::int64_t h, std::int64_t start) const {
+    const std::int64_t cp = problem_.grid.cp;
+    const std::int64_t q = t / h;
+    return {q < cp ? q : 2 * cp - 1 - q, start + (q < cp ? 0 : h) + t % h};
+  }
+
+  /// Sets row_ to all V logits of row t of sequence i.
+  void read_row(std::int64_t i, std::int64_t t) {
+    const Place place = place_of(i, t);
+    inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
+    for (double& x : row_) x = transform_of(i).apply(x);
+    for (std::int64_t v = 0; mask_ && v < problem_.vocab; ++v) {
+      if (!mask_->keeps(place.cp_rank, place.slot, v)) row_[v] = -kInfinity;
+    }
+    if (!teacher_) return;
+    teacher_->read_row(place.cp_rank, place.slot, {teacher_row_.data(), teacher_row_.size()});
+    const LogitTransform& transform = problem_.teacher.transform;
+    const TrueRowTransform of_teacher =
+        row_transform(transform, transform.by_sequence ? temperature(i) : 1);
+    for (double& x : teacher_row_) x = of_teacher.apply(x);
+  }
+
+  /// True if a target outside of the kept set of the row in row_ has the log-probability 0.
+  bool is_filtered(std::int32_t target) const {
+    return problem_.sampling.zeroes_targets && row_[target] == -kInfinity;
+  }
+
+  /// Returns the map of sequence i from logits to those of the softmax.
+  TrueRowTransform transform_of(std::int64_t i) const {
+    return row_transform(problem_.row_transform(), temperature(i));
+  }
+
+  double temperature(std::int64_t i) const {
+    const std::vector<float>& own = problem_.batch.temperatures;
+    return own.empty() ? 1.0 : own[static_cast<std::size_t>(i)];
+  }
+
+  /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
+  struct LogSumExp {
+    double max;
+    double log_sum;
+    double logprob(double x) const { return (x - max) - log_sum; }
+  };
+
+  LogSumExp log_sum_exp() const {
+    const double max = *std::max_element(row_.begin(), row_.end());
+    double sum = 0;
+    for (const double x : row_) sum += std::exp(x - max);
+    return {max, std::log(sum)};
+  }
+
+  /// Returns the outputs of the row in row_, as exact numbers.
+  TokenTruth about_row(std::int32_t target) const {
+    const LogSumExp lse = log_sum_exp();
+    double smallest = kInfinity;
+    double sum_logprob = 0;
+    double sum_p2 = 0;
+    double sum_logit = 0;
+    double finite = 0;
+    for (const double x : row_) {
+      if (std::isinf(x)) continue;
+      smallest = std::min(smallest, x);
+      sum_logprob += lse.logprob(x);
+      sum_p2 += std::exp(2 * lse.logprob(x));
+      sum_logit += x;
+      finite += 1;
+    }
+    TokenTruth row{is_filtered(target) ? 0 : lse.logprob(row_[target])};
+    row.terms[RowTerm::entropy] = entropy(lse);
+    row.terms[RowTerm::logsumexp] = lse.max + lse.log_sum;
+    row.terms[RowTerm::mean_logprob] = sum_logprob / vocab();
+    row.terms[RowTerm::divergence] = divergence();
+    row.terms[RowTerm::vocab_min] = smallest;
+    row.terms[RowTerm::vocab_max] = lse.max;
+    row.terms[RowTerm::sum_p2] = sum_p2;
+    // The first of the largest ones, as in torch.argmax.
+    const bool is_top = std::max_element(row_.begin(), row_.end()) - row_.begin() == target;
+    row.terms[RowTerm::top1] = is_top ? 1.0 : 0.0;
+    row.terms[RowTerm::mean_logit] = sum_logit / finite;
+    return row;
+  }
+
+  double entropy(const LogSumExp& lse) const {
+    double entropy = 0;
+    for (const double x : row_) {
+      const double p = std::exp(lse.logprob(x));
+      if (p > 0) entropy -= p * lse.logprob(x);
+    }
+    return entropy;
+  }
+
+  double divergence() const {
+    if (!teacher_) return 0;
+    const HeapWatchScope unwatched(nullptr);  // rows in plain code
+    return plain_divergence(problem_.terms().divergence, {row_.data(), row_.size()},
+                            {teacher_row_.data(), teacher_row_.size()});
+  }
+
+  double vocab() const { return static_cast<double>(problem_.vocab); }
+
+  /// Writes the gradient of the row in row_ in place of its transformed logits.
+  void write_gradient(const RowGradientTruth& grad, std::int32_t target,
+                      const TrueRowTransform& transform) {
+    const HeapWatchScope unwatched(nullptr);  // rows in plain code
+    std::vector<double> of_divergence(row_.size(), 0.0);
+    if (teacher_) {
+      add_plain_divergence_gradient(problem_.terms().divergence, {row_.data(), row_.size()},
+                                    {teacher_row_.data(), teacher_row_.size()},
+                                    grad.terms[RowTerm::divergence].value, of_divergence);
+    }
+    const LogSumExp lse = log_sum_exp();
+    const double h = entropy(lse);
+    double finite = 0;
+    for (const double x : row_) finite += std::isinf(x) ? 0 : 1;
+    for (std::int64_t v = 0; v < problem_.vocab; ++v) {
+      const double logprob = lse.logprob(row_[v]);
+      const double p = std::exp(logprob);
+      double sum = grad.logprob.value * ((v == target ? 1.0 : 0.0) - p);
+      if (!std::isinf(row_[v])) {
+        if (p > 0) sum -= grad.terms[RowTerm::entropy].value * p * (logprob + h);
+        sum += grad.terms[RowTerm::logsumexp].value * p;
+        sum += grad.terms[RowTerm::mean_logprob].value * (1 - finite * p) / vocab();
+      }
+      row_[v] = transform.slope(row_[v]) * (sum + of_divergence[static_cast<std::size_t>(v)]);
+    }
+  }
+
+  void write_outputs(const TokenOutputs& out) const {
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      out.logprobs[k] = static_cast<float>(rows_[k].logprob.value);
+      for (const RowTerm term : kAllRowTerms) {
+        if (out.terms[term].empty()) continue;
+        out.terms[term][k] = static_cast<float>(rows_[k].terms[term].value);
+      }
+    }
+  }
+
+  const LossProblem& problem_;
+  RankContext context_;
+  std::unique_ptr<ReferenceInputs> inputs_;
+  DeviceArray<TokenTruth> rows_;
+  DeviceArray<double> row_;
+  DeviceArray<double> teacher_row_;
+  std::optional<ReferenceTeacher> teacher_;
+  std::optional<ReferenceMask> mask_;
+  ObjectiveTruth truth_;
+};
+
+class Reference final : public LossImplementation {
+ public:
+  ImplementationTraits describe() const override {
+    ImplementationTraits traits{"reference",
+                                "float64, unsharded, one sequence at a time: gathers everything",
+                                LogprobScope::pack, 0};
+    traits.inputs = InputKind::either;
+    traits.counts_flops = false;
+    return traits;
+  }
+
+  Cost cost(const LossProblem& problem) const override {
+    Cost cost;
+    const std::int64_t row_bytes = 8 * problem.vocab;
+    cost.plan.workspace_bytes = static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() +
+                                (problem.has_teacher() ? 2 : 1) * row_bytes;
+    add_reference_inputs(problem, cost);
+    if (problem.has_teacher()) ReferenceTeacher::add_cost(problem, cost);
+    if (problem.sampling.has_mask) ReferenceMask::add_cost(problem, cost);
+    cost.forward.workspace_bytes = cost.backward.workspace_bytes = cost.plan.workspace_bytes;
+    return cost;
+  }
+
+  DType grad_logits_dtype(const LossProblem& /*problem*/) const override { return DType::f64; }
+
+  std::unique_ptr<LossPlan> plan(const LossProblem& problem, RankContext context) const override {
+    return std::make_unique<ReferencePlan>(problem, context);
+  }
+};
+
+const Registered registered_reference{[] {
+  ImplementationEntry entry;
+  entry.name = "reference";
+  entry.make = [](const ImplementationOptions& options) -> std::unique_ptr<LossImplementation> {
+    require_known_options(options, {}, "reference");
+    return std::make_unique<Reference>();
+  };
+  return entry;
+}()};
+
+}  // namespace
+}  // namespace lossgrid
