@@ -124,6 +124,23 @@ TEST_F(Replicas, InSlicesHaveToCoverTheWeight) {
   }
 }
 
+TEST_F(Replicas, SlicesTakenBeforeTheReductionAreNamed) {
+  const char* file = "replica_engines.py";
+  const std::string each_slice = "each rank's slice of grad_weight is ";
+  expect_cause(run_engines(file, "slices_not_reduced", "tp1cp1dp2,tp2cp1dp3"), "grad_weight: ",
+               each_slice +
+                   "that of the rows of its own dp rank alone: the slices were taken "
+                   "before the gradient was reduced over DP");
+  expect_cause(run_engines(file, "slices_not_reduced,slices_not_over_cp", "tp1cp2"),
+               "grad_weight: ", "its own cp rank alone: the slices were taken before the gradient");
+  expect_cause(run_engines(file, "slices_not_over_dp", "tp1cp2dp2"),
+               "grad_weight: ", "its own dp rank alone: the slices were taken before the gradient");
+  expect_cause(run_engines(file, "slices_not_reduced", "tp1cp2dp2"),
+               "grad_weight: ", "its own rank alone: the slices were taken before the gradient");
+  expect_cause(run_engines(file, "slices_of_ranks_times_own_rows", "tp1cp1dp2"),
+               "grad_weight: ", each_slice + "2 x that of the rows of its own dp rank alone: ");
+}
+
 TEST_F(Replicas, SlicesHaveToBeDeclared) {
   expect_cause(run_engines("replica_engines.py", "slices_as_replicas", "tp1cp2dp2"), kOtherGradient,
                "slices of a reduce-scatter, which gradients=");

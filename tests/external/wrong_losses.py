@@ -296,6 +296,53 @@ def teacher_at_temperature_1(logits, batch):
     return added_up(own, batch)
 
 
+# Returned entropies
+
+def entropies(logits: torch.Tensor, batch) -> torch.Tensor:
+    """Returns [T_c], 0 outside of the rows that predict."""
+    logp = torch.where(batch.predicts[:, None], logits, torch.zeros(())).float().log_softmax(1)
+    return torch.where(batch.predicts, -(logp.exp() * logp).sum(1), torch.zeros(()))
+
+
+@lossgrid.implementation(returns=("logprobs", "entropy"), supports=only("nll"))
+def entropy_of_last_rows_lost(logits, batch):
+    entropy = entropies(logits, batch)
+    if batch.cp.rank == batch.cp.size - 1 and len(entropy) > 1:
+        entropy = torch.cat([entropy[:-2], torch.zeros(2)])  # WRONG: one is shifted out
+    return logprobs(logits, batch, batch.predicts), entropy
+
+
+class VocabSum(torch.autograd.Function):
+    """The sum over TP, whose gradient every rank has alike."""
+
+    @staticmethod
+    def forward(ctx, own, group):
+        whole = own.clone()
+        dist.all_reduce(whole, group=group)
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+@lossgrid.implementation(vocab_split="equal", returns=("logprobs", "entropy"),
+                         supports=only("nll", 8))
+def entropy_of_own_shard(logits, batch):
+    z = torch.where(batch.predicts[:, None], logits, torch.zeros(())).float()
+    top = z.detach().amax(1)
+    dist.all_reduce(top, op=dist.ReduceOp.MAX, group=batch.tp.group)
+    z = z - top[:, None]
+    lse = VocabSum.apply(z.exp().sum(1), batch.tp.group).log()
+    column = batch.labels - batch.vocab_start
+    own = (column >= 0) & (column < z.shape[1])
+    picked = z.gather(1, column.clamp(0, z.shape[1] - 1)[:, None])[:, 0]
+    target = VocabSum.apply(torch.where(own, picked, torch.zeros(())), batch.tp.group)
+    logp = z - lse[:, None]
+    entropy = -(logp.exp() * logp).sum(1)  # WRONG: no sum over TP
+    return target - lse, entropy
+
+
 # Padding
 
 @lossgrid.implementation(vocab_split="padded:-inf", returns="loss", supports=only("nll", 8))

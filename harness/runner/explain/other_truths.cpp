@@ -11,35 +11,11 @@
 #include "harness/loss/framework_scale.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/case/framework.h"
-#include "harness/verify/checks/row_places.h"
+#include "harness/runner/trial/row_homes.h"
 #include "harness/verify/diagnosis/other_computations.h"
 
 namespace lossgrid {
 namespace {
-
-std::vector<RowHome> homes_of(const TrialSetup& setup) {
-  std::vector<RowHome> homes(static_cast<std::size_t>(setup.problem->tokens()));
-  for (std::size_t m = 0; m < setup.microbatches.size(); ++m) {
-    const TrialMicrobatch& microbatch = setup.microbatches[m];
-    const Grid& grid = microbatch.grid;
-    for (std::size_t d = 0; d < microbatch.parts.size(); ++d) {
-      const Problem& part = *microbatch.parts[d].problem;
-      if (part.microbatch.dummy || part.tokens() == 0) continue;
-      const std::vector<std::int64_t> cu_padded = pack(part, grid).cu_seqlens_padded;
-      for (int cp = 0; cp < grid.cp; ++cp) {
-        const auto places = place_rows(part, cu_padded, cp_rows(cu_padded, grid, cp));
-        for (std::size_t k = 0; k < places.size(); ++k) {
-          if (places[k].row < 0) continue;
-          const std::int64_t next = places[(k + 1) % places.size()].row;
-          homes[static_cast<std::size_t>(part.whole_row(places[k].row))] = {
-              static_cast<int>(d), static_cast<int>(m), cp, k == 0,
-              next < 0 ? -1 : part.whole_row(next)};
-        }
-      }
-    }
-  }
-  return homes;
-}
 
 /// The results of a trial beside their truth and its alternatives.
 class Comparison {
@@ -54,7 +30,7 @@ class Comparison {
   AlternativeInput input() const {
     return {*setup_.problem,
             setup_.objective,
-            homes_of(setup_),
+            row_homes(setup_),
             setup_.grid.sp ? 1 : setup_.grid.tp,
             setup_.implementation->describe().outputs.logprobs,
             [this](const ObjectiveSpec& spec) { return make(spec); }};

@@ -4,6 +4,7 @@
 // they do not depend on how rows are split.
 #include "harness/runner/trial/pack_checks.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
@@ -49,6 +50,7 @@ void PackChecks::check(const LossOutputs& outputs, const RankTensors& tensors,
                                  truth.serial_adds, rank);
   if (given.logprobs && !findings.checks.front().passed())
     describe_failed_logprobs(outputs, findings);
+  describe_failed_entropies(outputs, findings);
   check_ranges(outputs, findings);
   check_gradients(tensors, findings);
   fingerprint(outputs, tensors, findings);
@@ -66,6 +68,18 @@ void PackChecks::describe_failed_logprobs(const LossOutputs& outputs,
   }
   findings.failed_logprobs =
       look_at_logprobs(problem, truth.truth, rows, outputs.tokens.logprobs, truth.serial_adds);
+}
+
+void PackChecks::describe_failed_entropies(const LossOutputs& outputs,
+                                           PackFindings& findings) const {
+  const bool failed =
+      std::any_of(findings.checks.begin(), findings.checks.end(),
+                  [](const Check& check) { return check.name() == "entropy" && !check.passed(); });
+  if (!failed) return;
+  const Grid& grid = loss_problem.grid;
+  findings.failed_entropies = look_at_entropies(
+      problem, truth.truth, places.rows, grid.tp, grid.tp_rank(static_cast<int>(rank)),
+      outputs.tokens.terms[RowTerm::entropy], truth.serial_adds);
 }
 
 /// Adds the invariants log p <= 0 and 0 <= H <= ln V, whatever the truth is.

@@ -49,6 +49,7 @@ struct PackChecks {
 
  private:
   void describe_failed_logprobs(const LossOutputs& outputs, PackFindings& findings) const;
+  void describe_failed_entropies(const LossOutputs& outputs, PackFindings& findings) const;
   void check_ranges(const LossOutputs& outputs, PackFindings& findings) const;
   void check_gradients(const RankTensors& tensors, PackFindings& findings) const;
   std::uint64_t value_fingerprint(std::span<const float> values, std::size_t k) const;

@@ -16,6 +16,7 @@
 #include "harness/loss/train_step.h"
 #include "harness/verify/checks/linear_checks.h"
 #include "harness/verify/checks/shard_checks.h"
+#include "harness/verify/diagnosis/failed_entropies.h"
 #include "harness/verify/diagnosis/failed_logprobs.h"
 
 namespace lossgrid {
@@ -40,6 +41,7 @@ struct PackFindings {
 
   std::vector<Check> checks;                    // per-token outputs
   FailedLogprobs failed_logprobs;               // details of the first of these checks
+  FailedEntropies failed_entropies;             // and of that of the entropies
   std::optional<GradientFindings> grad_logits;  // the one of the two that the pack starts from
   std::optional<LinearFindings> grad_hidden;
   std::vector<Invariant> invariants;  // the same names in the same order for all packs and ranks

@@ -166,6 +166,7 @@ void judge_weight_gradient(const TrialSetup& setup, const ProcessGrid& groups,
   if (!found) return;
   result.replicas = std::move(found->replicas);
   result.sequences = std::move(found->sequences);
+  result.slices = std::move(found->slices);
   result.grad_weight = std::move(found->weight);
   result.grad_bias = std::move(found->bias);
 }

@@ -31,6 +31,7 @@ struct RankResult {
   std::optional<LinearFindings> grad_bias;
   std::optional<ReplicaFindings> replicas;  // of a train step; on the same rank, as the next one
   std::optional<SequenceParts> sequences;
+  std::optional<SliceParts> slices;
   std::vector<float> weight_gradient;  // of this rank's shard (WeightPlaces), kept for --out only
   StageTimes stages;                   // of a trial
 };

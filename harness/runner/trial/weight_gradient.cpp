@@ -2,8 +2,10 @@
 #include "harness/runner/trial/weight_gradient.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/loss/declared_conventions.h"
+#include "harness/runner/trial/row_homes.h"
 
 namespace lossgrid {
 namespace {
@@ -135,12 +137,25 @@ std::vector<T> gather_over(const ProcessGrid& groups, const std::vector<T>& own)
   return gather_over(*groups.dp, gather_over(*groups.cp, own));
 }
 
-/// Returns the means over the holders, on the rank that judges, and compares these.
-std::vector<double> compare_holders(const ShardElements& elements, const ProcessGrid& groups,
-                                    const WeightGradient& gradient, const HeldPlaces& held,
-                                    const std::vector<double>& before, ReplicaFindings& findings,
-                                    bool judges) {
-  std::vector<double> means;
+/// Returns the number of the rank over DP and CP that has each row [T], dp rank by dp rank.
+std::vector<int> ranks_of_rows(const TrialSetup& setup) {
+  std::vector<int> ranks;
+  for (const RowHome& home : row_homes(setup)) ranks.push_back(home.dp * setup.grid.cp + home.cp);
+  return ranks;
+}
+
+/// Elements of a shard that ranks hold, on the rank that judges.
+struct HeldElements {
+  std::vector<double> means;  // over the holders
+  std::vector<int> holders;   // the first holder, dp rank by dp rank; -1: none
+};
+
+/// Returns the elements, and compares those of all holders with each other.
+HeldElements compare_holders(const ShardElements& elements, const ProcessGrid& groups,
+                             const WeightGradient& gradient, const HeldPlaces& held,
+                             const std::vector<double>& before, ReplicaFindings& findings,
+                             bool judges) {
+  HeldElements out;
   for_each_weight_block(elements.size(), [&](std::size_t begin, std::size_t end) {
     std::vector<double> values;
     std::vector<std::uint8_t> holds;
@@ -159,12 +174,14 @@ std::vector<double> compare_holders(const ShardElements& elements, const Process
         got[r] = of_ranks[at];
         by[r] = held_by[at];
       }
-      means.push_back(findings.add(got, by, before[k], elements.want(k),
-                                   {groups.world->rank(), -1, -1, elements.id(k)},
-                                   elements.coordinate(k)));
+      out.means.push_back(findings.add(got, by, before[k], elements.want(k),
+                                       {groups.world->rank(), -1, -1, elements.id(k)},
+                                       elements.coordinate(k)));
+      const auto first = std::find(by.begin(), by.end(), std::uint8_t{1});
+      out.holders.push_back(first == by.end() ? -1 : static_cast<int>(first - by.begin()));
     }
   });
-  return means;
+  return out;
 }
 
 }  // namespace
@@ -177,12 +194,15 @@ std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const Pr
   std::vector<double> before = elements.before();
   std::optional<ReplicaFindings> replicas;
   std::vector<double> sums;
+  std::vector<int> holders;
   if (held.empty()) {
     sums = add_summands(elements, groups, gradient, judges);
     for (double& value : before) value *= static_cast<double>(setup.grid.cp) * setup.grid.dp;
   } else {
     replicas.emplace(setup.grid.dp, setup.grid.cp);
-    sums = compare_holders(elements, groups, gradient, held, before, *replicas, judges);
+    HeldElements all = compare_holders(elements, groups, gradient, held, before, *replicas, judges);
+    sums = std::move(all.means);
+    holders = std::move(all.holders);
   }
   if (!judges) return std::nullopt;
   const DeclaredRoundings declared = declared_roundings(setup);
@@ -192,6 +212,7 @@ std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const Pr
       check_grad_weight(*setup.problem, *setup.truth, shard, sums, before, declared, rank),
       {},
       std::move(replicas),
+      {},
       {}};
   if (elements.places().has_bias) {
     findings.bias =
@@ -201,6 +222,10 @@ std::optional<WeightFindings> check_weight_sum(const TrialSetup& setup, const Pr
   if (failed && findings.replicas) {
     for (std::size_t k = 0; k < sums.size(); ++k) sums[k] -= before[k];
     findings.sequences = sequence_parts(*setup.problem, *setup.truth, shard, sums);
+    if (weight_gradient_parts(setup) == WeightGradientParts::slices) {
+      findings.slices = slice_parts(*setup.problem, *setup.truth, shard, sums, holders,
+                                    ranks_of_rows(setup), setup.grid.dp, setup.grid.cp);
+    }
   }
   return findings;
 }

@@ -15,6 +15,7 @@
 #include "harness/verify/checks/linear_checks.h"
 #include "harness/verify/checks/replicas.h"
 #include "harness/verify/diagnosis/sequence_parts.h"
+#include "harness/verify/diagnosis/slice_parts.h"
 
 namespace lossgrid {
 
@@ -65,6 +66,7 @@ struct WeightFindings {
   std::optional<LinearFindings> bias;
   std::optional<ReplicaFindings> replicas;  // unless the ranks hold summands
   std::optional<SequenceParts> sequences;   // beside these, of a gradient that has failed
+  std::optional<SliceParts> slices;         // and of one that is left in slices
 };
 
 /// Returns the parts that the ranks hold of the gradient of the weight.

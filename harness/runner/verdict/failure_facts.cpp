@@ -120,6 +120,17 @@ std::vector<SequenceLoss> losses_of_sequences(const TrialSetup& setup) {
   return out;
 }
 
+/// Adds the sums of a rank over its shard.
+template <typename Parts>
+void add_shard(const std::optional<Parts>& shard, std::optional<Parts>& all) {
+  if (!shard) return;
+  if (all) {
+    all->add(*shard);
+  } else {
+    all = shard;
+  }
+}
+
 }  // namespace
 
 std::vector<PartPlace> untrained_places(const TrialSetup& setup) {
@@ -186,24 +197,23 @@ FailureFacts failure_facts(const TrialSetup& setup, const std::vector<RankResult
     for (std::size_t m = 0; m < ranks[r].packs.size(); ++m) {
       const PartPlace place = place_of(setup.microbatches[m].grid, r, m);
       facts.logprobs.push_back({place, ranks[r].packs[m].failed_logprobs});
+      facts.entropies.push_back({place, ranks[r].packs[m].failed_entropies});
     }
   }
   facts.gradients = gradients.take(record);
   facts.replicas = replica_facts(setup, ranks, record);
   if (facts.loss && !facts.replicas.empty()) facts.losses = losses_of_sequences(setup);
   for (const RankResult& rank : ranks) {
-    if (!rank.sequences) continue;
-    if (facts.sequences) {
-      facts.sequences->add(*rank.sequences);
-    } else {
-      facts.sequences = rank.sequences;
-    }
+    add_shard(rank.sequences, facts.sequences);
+    add_shard(rank.slices, facts.slices);
   }
   // The mean over ranks that differ, which was compared with the truth, has no scale of its own.
   for (const ReplicaFacts& replica : facts.replicas) {
     if (!replica.differ) continue;
     leave_out(replica.name, facts);
-    if (replica.name == "grad_weight") facts.sequences.reset();
+    if (replica.name != "grad_weight") continue;
+    facts.sequences.reset();
+    facts.slices.reset();
   }
   if (has_nan(facts)) {
     if (!problem.projection) facts.minus_inf_rows = minus_inf_rows(problem, *setup.truth);

@@ -40,6 +40,16 @@ void fields(A& archive, FailedLogprobs& failed) {
 }
 
 template <typename A>
+void fields(A& archive, FailedEntropies::Tally& tally) {
+  archive(tally.tried, tally.fits);
+}
+
+template <typename A>
+void fields(A& archive, FailedEntropies& failed) {
+  archive(failed.count, failed.mistakes);
+}
+
+template <typename A>
 void fields(A& archive, GradientFindings& found) {
   archive(found.elements, found.failed, found.bias, found.trained_rows, found.not_written,
           found.nonzero_masked, found.nonzero_padding, found.first_misplaced, found.row_sums,
@@ -151,6 +161,11 @@ void fields(A& archive, SequenceParts& parts) {
 }
 
 template <typename A>
+void fields(A& archive, SliceParts& parts) {
+  archive(parts.dp, parts.cp, parts.part_squared, parts.got_part, parts.got_squared);
+}
+
+template <typename A>
 void fields(A& archive, PhaseMeasurement& measured) {
   archive(measured.time_ns, measured.peak_bytes, measured.calls, measured.changed_inputs,
           measured.evaluation, measured.predicted);
@@ -159,9 +174,9 @@ void fields(A& archive, PhaseMeasurement& measured) {
 template <typename A>
 void fields(A& archive, PackFindings& found) {
   archive(found.result, found.owned_labels, found.predicted, found.checks, found.failed_logprobs,
-          found.grad_logits, found.grad_hidden, found.invariants, found.input_bytes,
-          found.output_bytes, found.memory, found.counts, found.time_ns, found.device_work,
-          found.measured, found.step, found.output_bits, found.own_logprob_bits,
+          found.failed_entropies, found.grad_logits, found.grad_hidden, found.invariants,
+          found.input_bytes, found.output_bytes, found.memory, found.counts, found.time_ns,
+          found.device_work, found.measured, found.step, found.output_bits, found.own_logprob_bits,
           found.gradient_bits, found.same_bits_again, found.logprobs, found.entropy,
           found.row_gradient);
 }
@@ -170,7 +185,8 @@ template <typename A>
 void fields(A& archive, RankResult& rank) {
   archive(rank.result, rank.checks, rank.result_bits, rank.packs, rank.peak_bytes, rank.batch_dp,
           rank.predicted_batch_dp, rank.batch_pp, rank.predicted_batch_pp, rank.grad_weight,
-          rank.grad_bias, rank.replicas, rank.sequences, rank.weight_gradient, rank.stages);
+          rank.grad_bias, rank.replicas, rank.sequences, rank.slices, rank.weight_gradient,
+          rank.stages);
 }
 
 template <typename A>

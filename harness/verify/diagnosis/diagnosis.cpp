@@ -168,6 +168,31 @@ void add_logprobs(const FailureFacts& facts, bool external, Sentences& out) {
   if (beside_nan && !where.empty()) out.push_back("log-probabilities are wrong" + where);
 }
 
+/// Adds the mistakes that explain most of the wrong entropies of the rows where they would show,
+/// unless log-probabilities are wrong as well, and the places that alone have wrong ones.
+void add_entropies(const FailureFacts& facts, Sentences& out) {
+  FailedEntropies all;
+  std::vector<PartPlace> wrong;
+  for (const EntropyPart& part : facts.entropies) {
+    all.add(part.failed);
+    if (part.failed.count > 0) wrong.push_back(part.place);
+  }
+  const bool logprobs_fail =
+      std::any_of(facts.logprobs.begin(), facts.logprobs.end(),
+                  [](const LogprobPart& part) { return part.failed.count > 0; });
+  if (all.count == 0 || logprobs_fail) return;
+  const auto best = std::max_element(all.mistakes.begin(), all.mistakes.end(),
+                                     [](const auto& a, const auto& b) { return a.fits < b.fits; });
+  if (2 * best->fits > best->tried) {
+    out.push_back(fmt::format(
+        "of {} where it would show, {} {} would be {}", counted(best->tried, "wrong entropy"),
+        best->fits, best->fits == 1 ? "is what it" : "are what they",
+        kEntropyMistakes[static_cast<std::size_t>(std::distance(all.mistakes.begin(), best))]));
+  }
+  const std::string where = on_some_only(wrong, places_of(facts.entropies));
+  if (!where.empty()) out.push_back("entropies are wrong" + where);
+}
+
 void add_bits(const GradientFacts& gradient, Sentences& out) {
   FailedElements all;
   for (const GradientPart& part : gradient.parts) all.add(part.failed);
@@ -176,6 +201,16 @@ void add_bits(const GradientFacts& gradient, Sentences& out) {
       fmt::format("{} holds numbers of bfloat16 in float32, in all {} wrong elements where "
                   "it shows: rounded to bf16 on the way?",
                   gradient.name, all.bits_compared));
+}
+
+/// Adds the part of the gradient that each rank's slice is, and returns true, if it is one.
+bool add_slices(const FailureFacts& facts, Sentences& out) {
+  if (!facts.slices) return false;
+  std::vector<double> token_shares;
+  for (const ReplicaFacts& replicas : facts.replicas) token_shares = replicas.token_shares;
+  const auto sentence = slice_sentence(*facts.slices, token_shares);
+  if (sentence) out.push_back(*sentence);
+  return sentence.has_value();
 }
 
 }  // namespace
@@ -207,6 +242,7 @@ std::vector<std::string> explain(const FailureFacts& facts, const FailureFacts* 
   for (const GradientFacts& gradient : facts.gradients) add_nan_gradient(gradient, facts, out);
   add_cause_of_nan(facts, out);
   add_logprobs(facts, declared.is_external, out);
+  add_entropies(facts, out);
   FailureFacts rest = facts;
   for (const ReplicaFacts& replicas : facts.replicas) {
     if (add_replicas(replicas, out)) leave_out(replicas.name, rest);
@@ -215,8 +251,10 @@ std::vector<std::string> explain(const FailureFacts& facts, const FailureFacts* 
     const auto sentence = microbatch_sentence(facts.losses, facts.loss->got);
     if (sentence) out.push_back(*sentence);
   }
-  if (const auto sentence = facts.sequences ? sequence_sentence(*facts.sequences) : std::nullopt) {
-    out.push_back(*sentence);
+  if (add_slices(facts, out)) {
+    leave_out("grad_weight", rest);
+  } else if (facts.sequences) {
+    if (const auto sentence = sequence_sentence(*facts.sequences)) out.push_back(*sentence);
   }
   for (const GradientFacts& gradient : facts.gradients) add_bits(gradient, out);
   add_scales(rest, second, declared, out);

@@ -11,11 +11,13 @@
 
 #include "harness/verify/checks/failed_elements.h"
 #include "harness/verify/checks/shard_checks.h"
+#include "harness/verify/diagnosis/failed_entropies.h"
 #include "harness/verify/diagnosis/failed_logprobs.h"
 #include "harness/verify/diagnosis/part_places.h"
 #include "harness/verify/diagnosis/replica_sentences.h"
 #include "harness/verify/diagnosis/scale_suspects.h"
 #include "harness/verify/diagnosis/sequence_parts.h"
+#include "harness/verify/diagnosis/slice_parts.h"
 
 namespace lossgrid {
 
@@ -41,6 +43,11 @@ struct LogprobPart {
   FailedLogprobs failed;
 };
 
+struct EntropyPart {
+  PartPlace place;
+  FailedEntropies failed;
+};
+
 struct LossFacts {
   double got = 0;
   double want = 0;
@@ -56,9 +63,11 @@ struct FailureFacts {
   TrialSizes sizes;
   std::optional<LossFacts> loss;  // nullopt unless the loss failed
   std::vector<LogprobPart> logprobs;
+  std::vector<EntropyPart> entropies;
   std::vector<GradientFacts> gradients;
   std::vector<ReplicaFacts> replicas;      // of train steps that reduce by themselves
   std::optional<SequenceParts> sequences;  // of their gradient, if it has failed
+  std::optional<SliceParts> slices;        // and of one in slices
   std::vector<SequenceLoss> losses;        // of their sequences, if the loss has failed
   // Rows of the whole batch that take part in the loss and have -inf logits, ascending. Empty
   // unless there is a NaN.

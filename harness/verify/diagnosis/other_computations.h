@@ -7,17 +7,9 @@
 #include <vector>
 
 #include "harness/verify/diagnosis/alternative.h"
+#include "harness/verify/diagnosis/row_home.h"
 
 namespace lossgrid {
-
-/// Place of a row in its trial.
-struct RowHome {
-  int dp = 0;
-  int microbatch = 0;
-  int cp = 0;
-  bool is_first = false;   // of the rows of its rank in the microbatch
-  std::int64_t next = -1;  // row at the next place of the rank; -1: padding
-};
 
 /// A batch and all that its alternatives depend on.
 struct AlternativeInput {

@@ -95,18 +95,6 @@ class RankVectors {
   const std::vector<double>& products_;
 };
 
-/// ReducedAxes over which a reduction may be missing.
-struct ReducedAxes {
-  const char* text;   // "DP and CP"
-  const char* ranks;  // "dp rank"
-  bool dp;
-  bool cp;
-};
-
-constexpr std::array<ReducedAxes, 3> kReducedAxes{{{"DP", "dp rank", true, false},
-                                                   {"CP", "cp rank", false, true},
-                                                   {"DP and CP", "rank", true, true}}};
-
 class ReplicaDiagnosis {
  public:
   explicit ReplicaDiagnosis(const ReplicaFacts& facts)

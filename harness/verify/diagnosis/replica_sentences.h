@@ -4,12 +4,26 @@
 // rank.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "harness/verify/checks/replicas.h"
 
 namespace lossgrid {
+
+/// Axes over which a reduction may be missing.
+struct ReducedAxes {
+  const char* text;   // "DP and CP"
+  const char* ranks;  // "dp rank"
+  bool dp;
+  bool cp;
+};
+
+inline constexpr std::array<ReducedAxes, 3> kReducedAxes{{{"DP", "dp rank", true, false},
+                                                          {"CP", "cp rank", false, true},
+                                                          {"DP and CP", "rank", true, true}}};
 
 struct ReplicaFacts {
   std::string name;          // "grad_weight", "loss"

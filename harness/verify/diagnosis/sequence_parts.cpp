@@ -10,46 +10,10 @@
 
 #include "harness/core/text.h"
 #include "harness/verify/diagnosis/part_places.h"
-#include "harness/verify/truth/linear_truth.h"
-#include "harness/verify/truth/logit_gradient.h"
+#include "harness/verify/diagnosis/weight_parts.h"
 
 namespace lossgrid {
 namespace {
-
-constexpr std::int64_t kMostSequences = 64;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 16;
-/// Squared rest of the gradient, relative to it, that roundings may leave: of 0.3 %.
-constexpr double kRestSquared = 1e-5;
-constexpr double kSameWeight = 5e-3;
-
-/// Returns the parts [S, ids, H] of the true gradient.
-std::vector<std::vector<double>> true_parts(const Problem& problem, const Truth& truth,
-                                            const VocabShard& shard) {
-  const std::int64_t ids = shard.valid();
-  const std::int64_t size = problem.projection->size;
-  std::vector<std::vector<double>> parts(static_cast<std::size_t>(problem.sequences()));
-  std::vector<double> z(static_cast<std::size_t>(ids));
-  std::vector<double> p(z.size());
-  std::vector<double> dz(z.size());
-  for (std::int64_t s = 0; s < problem.sequences(); ++s) {
-    std::vector<double>& part = parts[static_cast<std::size_t>(s)];
-    part.assign(static_cast<std::size_t>(ids * size), 0.0);
-    for (std::int64_t t = problem.cu_seqlens[s]; t < problem.cu_seqlens[s + 1]; ++t) {
-      const RowTruth& row = truth.rows[t];
-      if (!row.valid) continue;
-      problem.logits->read(t, shard.begin, z);
-      truth_probabilities(row, z, p);
-      LogitGradient(row, truth.objective.gradient(t)).write(z, p, shard.begin, dz);
-      const float* hidden = problem.projection->hidden_row(t);
-      for (std::int64_t v = 0; v < ids; ++v) {
-        const double slope = problem.transform_of_row(t).slope(z[v]);
-        const double factor = dz[v] * slope / problem.projection->temperature;
-        for (std::int64_t h = 0; h < size; ++h) part[v * size + h] += factor * hidden[h];
-      }
-    }
-  }
-  return parts;
-}
 
 double product_of(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
@@ -98,7 +62,7 @@ std::vector<WeightGroup> groups_of(const SequenceParts& parts, const std::vector
   for (std::size_t s = 0; s < weights.size(); ++s) {
     if (std::isnan(weights[s])) continue;
     auto same = std::find_if(groups.begin(), groups.end(), [&](const WeightGroup& group) {
-      return std::abs(group.weight - weights[s]) <= kSameWeight * std::max(1.0, group.weight);
+      return std::abs(group.weight - weights[s]) <= kSameWeightFactor * std::max(1.0, group.weight);
     });
     if (same == groups.end()) same = groups.insert(groups.end(), WeightGroup{weights[s], {}});
     same->sequences.push_back(static_cast<int>(s));
@@ -112,13 +76,13 @@ bool are_own_means(const std::vector<WeightGroup>& groups) {
   return std::all_of(groups.begin(), groups.end(), [&](const WeightGroup& group) {
     const double product = group.weight * group.valid_tokens;
     const double first = groups.front().weight * groups.front().valid_tokens;
-    return first > 0 && std::abs(product - first) <= 2 * kSameWeight * first;
+    return first > 0 && std::abs(product - first) <= 2 * kSameWeightFactor * first;
   });
 }
 
 std::string times_text(double weight) {
-  if (std::abs(weight) <= kSameWeight) return "not at all";
-  if (std::abs(weight - 1) <= kSameWeight) return "once";
+  if (std::abs(weight) <= kSameWeightFactor) return "not at all";
+  if (std::abs(weight - 1) <= kSameWeightFactor) return "once";
   return fmt::format("{:.3f} times", weight);
 }
 
@@ -145,7 +109,7 @@ std::optional<std::vector<double>> SequenceParts::weights() const {
   }
   const auto solved = solve(std::move(matrix), right);
   if (!solved || !(got_squared > 0)) return std::nullopt;
-  if (!(got_squared - product_of(*solved, right) <= kRestSquared * got_squared)) {
+  if (!(got_squared - product_of(*solved, right) <= kWeightRestSquared * got_squared)) {
     return std::nullopt;
   }
   std::vector<double> weights(all, std::numeric_limits<double>::quiet_NaN());
@@ -155,12 +119,13 @@ std::optional<std::vector<double>> SequenceParts::weights() const {
 
 std::optional<SequenceParts> sequence_parts(const Problem& problem, const Truth& truth,
                                             const VocabShard& shard, std::span<const double> got) {
-  const std::int64_t elements = shard.valid() * problem.projection->size;
-  if (problem.sequences() > kMostSequences || elements > kMostElements ||
-      static_cast<std::int64_t>(got.size()) != elements || problem.projection->has_bias) {
-    return std::nullopt;
+  if (!has_weight_parts(problem, shard, got.size(), problem.sequences())) return std::nullopt;
+  std::vector<int> sequence_of(static_cast<std::size_t>(problem.tokens()));
+  for (std::size_t t = 0; t < sequence_of.size(); ++t) {
+    sequence_of[t] = static_cast<int>(problem.sequence_of(static_cast<std::int64_t>(t)));
   }
-  const std::vector<std::vector<double>> parts = true_parts(problem, truth, shard);
+  const std::vector<std::vector<double>> parts =
+      true_weight_parts(problem, truth, shard, sequence_of, static_cast<int>(problem.sequences()));
   SequenceParts out;
   out.got_squared = product_of(got, got);
   for (std::size_t s = 0; s < parts.size(); ++s) {
@@ -187,8 +152,8 @@ std::optional<std::string> sequence_sentence(const SequenceParts& parts) {
     texts.push_back(
         fmt::format("{} {}", numbered("sequence", group.sequences), times_text(group.weight)));
   }
-  const bool loses = groups.size() == 2 && (std::abs(groups[0].weight) <= kSameWeight ||
-                                            std::abs(groups[1].weight) <= kSameWeight);
+  const bool loses = groups.size() == 2 && (std::abs(groups[0].weight) <= kSameWeightFactor ||
+                                            std::abs(groups[1].weight) <= kSameWeightFactor);
   const char* cause = loses ? "a microbatch that is left out?"
                       : are_own_means(groups)
                           ? "means over the tokens of each microbatch, not of the batch?"

@@ -118,15 +118,15 @@ in_microbatches("gradient_of_last_microbatch", "gradient of the last")
 in_microbatches("loss_of_last_microbatch", "loss of the last")
 
 
-def sliced(name, own_range, scatter=True):
+def sliced(name, own_range, reduce=all_of_it):
     """Declares an engine that leaves slices; ``own_range`` is that of a rank's number."""
     @lossgrid.engine(name=name, supports=supports, gradients="zero")
     def step(model, batch, evaluate):
         loss = local_step(model, batch, evaluate)
         number, ranks = place(batch)
         begin, end = own_range(number, ranks, model.weight.numel())
-        if not evaluate and scatter:  # as if a reduce-scatter had left this slice alone
-            all_of_it(model.weight.grad, batch)
+        if not evaluate:  # as if a reduce-scatter had left this slice alone
+            reduce(model.weight.grad, batch)
             flat = model.weight.grad.view(-1)
             flat[:begin] = float("nan")
             flat[end:] = float("nan")
@@ -149,7 +149,10 @@ def with_gap(number, ranks, elements):
 
 
 sliced("slices", slice_of)
-sliced("slices_not_reduced", slice_of, scatter=False)
+sliced("slices_not_reduced", slice_of, lambda g, b: None)
+sliced("slices_of_ranks_times_own_rows", slice_of, lambda g, b: g.mul_(place(b)[1]))
+sliced("slices_not_over_cp", slice_of, lambda g, b: add_up(g, b.dp))
+sliced("slices_not_over_dp", slice_of, lambda g, b: add_up(g, b.cp))
 sliced("slices_overlap", overlapping)
 sliced("slices_with_gaps", with_gap)
 sliced("slices_are_everything", lambda number, ranks, elements: (0, elements))
