@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "harness/core/error.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 
 namespace lossgrid {

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "harness/cli/rank_limit.h"
-#include "harness/core/child_process.h"
-#include "harness/core/interrupts.h"
+#include "harness/cli/flags/rank_limit.h"
+#include "harness/core/process/child_process.h"
+#include "harness/core/process/interrupts.h"
 #include "harness/core/text.h"
-#include "reports/record/report_reader.h"
+#include "reports/file/report_reader.h"
 
 namespace lossgrid {
 namespace {

@@ -10,12 +10,12 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/output.h"
+#include "harness/cli/flags/unexpected_argument.h"
 #include "harness/cli/session.h"
-#include "harness/cli/unexpected_argument.h"
+#include "harness/cli/text/output.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/clock.h"
-#include "harness/core/environment.h"
+#include "harness/core/process/environment.h"
 #include "harness/core/text.h"
 
 namespace lossgrid {

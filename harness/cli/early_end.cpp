@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "harness/cli/output.h"
+#include "harness/cli/text/output.h"
 #include "harness/comm/launcher.h"
 #include "harness/runner/run.h"
 

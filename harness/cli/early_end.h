@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/core/interrupts.h"
+#include "harness/core/process/interrupts.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

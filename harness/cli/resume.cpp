@@ -2,11 +2,11 @@
 #include "harness/cli/resume.h"
 
 #include "harness/cli/command.h"
-#include "harness/cli/command_text.h"
-#include "harness/cli/load_flags.h"
-#include "harness/core/environment.h"
+#include "harness/cli/flags/load_flags.h"
+#include "harness/cli/text/command_text.h"
 #include "harness/core/error.h"
-#include "reports/record/report_reader.h"
+#include "harness/core/process/environment.h"
+#include "reports/file/report_reader.h"
 
 namespace lossgrid {
 

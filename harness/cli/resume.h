@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "harness/runner/finished_work.h"
-#include "reports/record/report_writer.h"
+#include "harness/runner/job/finished_work.h"
+#include "reports/file/report_writer.h"
 
 namespace lossgrid {
 

@@ -6,16 +6,16 @@
 #include <optional>
 
 #include "harness/cli/early_end.h"
-#include "harness/cli/machine_flag.h"
-#include "harness/cli/output.h"
-#include "harness/cli/progress.h"
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/machine_flag.h"
+#include "harness/cli/flags/rank_limit.h"
 #include "harness/cli/resume.h"
 #include "harness/cli/session.h"
+#include "harness/cli/text/output.h"
+#include "harness/cli/text/progress.h"
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/runner/timing/timing.h"
-#include "reports/record/report_writer.h"
+#include "reports/file/report_writer.h"
 #include "reports/text/predicted_table.h"
 
 namespace lossgrid {

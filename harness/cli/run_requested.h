@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "harness/cli/suite_flags.h"
+#include "harness/cli/flags/suite_flags.h"
 #include "harness/core/error.h"
 #include "reports/record/record.h"
 #include "reports/text/table.h"

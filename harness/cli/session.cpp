@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/allowed_values.h"
+#include "harness/cli/flags/allowed_values.h"
 #include "harness/comm/launcher.h"
 #include "harness/device/kernel/rank_threads.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "harness/core/error.h"
-#include "harness/runner/ranks.h"
-#include "reports/record/report_writer.h"
+#include "harness/runner/job/ranks.h"
+#include "reports/file/report_writer.h"
 
 namespace CLI {
 class App;

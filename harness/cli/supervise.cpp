@@ -10,22 +10,22 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/allowed_values.h"
-#include "harness/cli/commands/launcher_command.h"
 #include "harness/cli/early_end.h"
-#include "harness/cli/output.h"
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/allowed_values.h"
+#include "harness/cli/flags/rank_limit.h"
+#include "harness/cli/launcher_command.h"
 #include "harness/cli/resume.h"
 #include "harness/cli/run_requested.h"
+#include "harness/cli/text/output.h"
 #include "harness/comm/faults/flight_recorder.h"
 #include "harness/comm/launcher.h"
-#include "harness/core/child_process.h"
-#include "harness/core/interrupts.h"
+#include "harness/core/process/child_process.h"
+#include "harness/core/process/interrupts.h"
 #include "harness/runner/launched_work.h"
 #include "harness/runner/run.h"
 #include "harness/runner/verdict/desync_report.h"
-#include "reports/record/report_reader.h"
-#include "reports/record/report_writer.h"
+#include "reports/file/report_reader.h"
+#include "reports/file/report_writer.h"
 
 namespace lossgrid {
 namespace {

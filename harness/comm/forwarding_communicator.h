@@ -13,7 +13,7 @@
 #include "harness/comm/call_signature.h"
 #include "harness/comm/communicator.h"
 #include "harness/comm/native_communicator.h"
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 
 namespace lossgrid {
 

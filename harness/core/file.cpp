@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "harness/core/descriptor.h"
 #include "harness/core/error.h"
-#include "harness/core/temporary_file.h"
+#include "harness/core/process/descriptor.h"
+#include "harness/core/process/temporary_file.h"
 #include "harness/core/text.h"
 
 namespace lossgrid {

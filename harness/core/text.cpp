@@ -184,4 +184,22 @@ std::string format_bytes(std::int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string shortened(std::string_view text, std::size_t width) {
+  std::string out(text);
+  std::replace(out.begin(), out.end(), '\n', ' ');
+  if (display_width(out) <= width) return out;
+  constexpr std::string_view kEllipsis = "...";
+  std::size_t bytes = 0;
+  for (std::size_t columns = 0; bytes < out.size(); ++bytes) {
+    if ((out[bytes] & 0xC0) == 0x80) continue;
+    if (++columns > width - kEllipsis.size()) break;
+  }
+  return out.substr(0, bytes) + std::string(kEllipsis);
+}
+
 }  // namespace lossgrid

@@ -46,4 +46,11 @@ std::string shell_word(std::string_view word);
 /// Returns "1.5 MiB" and the like, for people.
 std::string format_bytes(std::int64_t bytes);
 
+/// Counts columns: continuation bytes of UTF-8 take none.
+std::size_t display_width(std::string_view text);
+
+/// Cuts `text` to at most `width` columns, with an ellipsis "..." at its end where it was longer;
+/// line breaks become blanks.
+std::string shortened(std::string_view text, std::size_t width);
+
 }  // namespace lossgrid

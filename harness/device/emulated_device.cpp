@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "harness/core/heap_watch.h"
 #include "harness/core/philox.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/backend.h"
 #include "harness/device/device_work.h"
 #include "harness/device/gemm.h"

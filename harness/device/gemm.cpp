@@ -14,7 +14,7 @@
 #include <oneapi/dnnl/dnnl_debug.h>
 
 #include "harness/core/error.h"
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 
 namespace lossgrid {
 namespace {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/error.h"
-#include "harness/core/shared_library.h"
+#include "harness/core/process/shared_library.h"
 
 namespace lossgrid {
 namespace {

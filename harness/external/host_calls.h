@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/core/descriptor.h"
+#include "harness/core/process/descriptor.h"
 #include "harness/loss/loss_implementation.h"
 
 namespace lossgrid {

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/types.h>
 
-#include "harness/core/descriptor.h"
+#include "harness/core/process/descriptor.h"
 
 namespace lossgrid {
 

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "harness/core/descriptor.h"
+#include "harness/core/process/descriptor.h"
 
 namespace lossgrid {
 

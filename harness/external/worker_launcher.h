@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-#include "harness/core/child_process.h"
+#include "harness/core/process/child_process.h"
 #include "harness/core/skip_reason.h"
 #include "harness/external/declaration.h"
 #include "harness/external/declared_cost.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/suite_flags.h"
+#include "harness/cli/flags/suite_flags.h"
 
 namespace lossgrid {
 

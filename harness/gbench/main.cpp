@@ -6,7 +6,7 @@
 #include <new>
 
 #include "harness/cli/command.h"
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/rank_limit.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/gbench/flags.h"
 #include "harness/gbench/micro_benchmarks.h"

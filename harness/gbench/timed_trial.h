@@ -11,7 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/skip_reason.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/timing/timing_rank.h"
 #include "reports/record/record.h"
 

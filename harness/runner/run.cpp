@@ -6,9 +6,9 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "harness/planner/plan/memory_plan.h"
 #include "harness/runner/explain/explainer.h"
-#include "harness/runner/model/recorded_times.h"
-#include "harness/runner/plan/memory_plan.h"
+#include "harness/runner/timing/recorded_times.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
 #include "harness/runner/verdict/trial_verdict.h"
@@ -34,11 +34,6 @@ const std::vector<std::string>& default_implementations(bool from_hidden) {
   static const std::vector<std::string> from_logits = implementations_from(false);
   static const std::vector<std::string> from_states = implementations_from(true);
   return from_hidden ? from_states : from_logits;
-}
-
-std::optional<Fault> fault_of(const RunOptions& options, std::int64_t number) {
-  const std::int64_t struck = options.fault ? options.fault->trial : 0;
-  return struck == 0 || struck == number ? options.fault : std::nullopt;
 }
 
 namespace {

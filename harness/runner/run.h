@@ -3,46 +3,19 @@
 // (the same bits for every packing and TP size).
 #pragma once
 
-#include <chrono>
 #include <functional>
-#include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
-#include "harness/comm/faults/fault.h"
 #include "harness/core/error.h"
+#include "harness/core/skip_reason.h"
 #include "harness/problem/case/suite.h"
-#include "harness/runner/finished_work.h"
-#include "harness/runner/model/machine.h"
-#include "harness/runner/problem_cache.h"
-#include "harness/runner/ranks.h"
-#include "harness/runner/recording.h"
+#include "harness/runner/job/problem_cache.h"
+#include "harness/runner/job/ranks.h"
+#include "harness/runner/job/run_options.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
-
-/// by_case: a case on all grids, then the next one. by_grid: all cases on the first grid of their
-/// suite, then all on the second one.
-enum class TrialOrder { by_case, by_grid };
-
-struct RunOptions {
-  TrialOrder order = TrialOrder::by_case;
-  std::chrono::milliseconds deadline{std::chrono::seconds(300)};  // of a trial or timed iteration
-  std::optional<Fault> fault;
-  bool stop_at_failure = false;  // no trial behind the first bad one
-  bool explains = false;         // failures, with trials of their own (explain/explainer.h)
-  Ranks ranks;
-  FinishedWork finished;                    // taken over instead of run
-  std::shared_ptr<RunRecording> recording;  // null: nothing beside the report
-  std::shared_ptr<const Machine> machine;   // that times are predicted for; null: none
-  /// Called for every trial or timing that is about to run, with its id and the command line that
-  /// runs it again (empty for a timing).
-  std::function<void(const std::string& id, const std::string& reproduce)> begins =
-      [](const std::string&, const std::string&) {};
-};
-
-/// Returns the fault that strikes the `number`-th trial or timing, from 1; nullopt for the others.
-std::optional<Fault> fault_of(const RunOptions& options, std::int64_t number);
 
 /// Returns the implementations that run by default: all real ones that start from hidden states, or
 /// from logits.

@@ -15,7 +15,7 @@
 
 #include <fmt/core.h>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {

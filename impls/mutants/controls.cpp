@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "harness/device/kernel/portable.h"
-#include "impls/mutants/divergence_formulas.h"
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 #include "impls/mutants/row_formulas.h"
+#include "impls/objectives/distill/divergence_formulas.h"
 
 namespace lossgrid {
 namespace {

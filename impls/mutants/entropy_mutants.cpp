@@ -8,7 +8,7 @@
 #include "impls/mutants/host_step.h"
 #include "impls/mutants/mutant.h"
 #include "impls/mutants/row_formulas.h"
-#include "impls/mutants/wrong_formulas.h"
+#include "impls/objectives/clipped_pg/wrong_formulas.h"
 
 namespace lossgrid {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/memory/host_view.h"
 #include "harness/problem/values/sampling_mask.h"
 #include "impls/kernels/rows.h"

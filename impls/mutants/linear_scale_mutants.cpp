@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "impls/mutants/mutant.h"
-#include "impls/mutants/wrong_formulas.h"
 #include "impls/objectives/clipped_pg/clipped_pg.h"
+#include "impls/objectives/clipped_pg/wrong_formulas.h"
 #include "impls/objectives/pairs/dpo.h"
 
 namespace lossgrid {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/loss/registry.h"
 #include "impls/reference/reference_divergence.h"
 #include "impls/reference/reference_inputs.h"

@@ -8,8 +8,8 @@
 // stream_bytes=n: a gradient of n bytes or more is written past the caches (16 MiB).
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "impls/kernels/row_positions.h"
 #include "impls/toolkit/objective_pass.h"
-#include "impls/toolkit/row_positions.h"
 #include "impls/toolkit/shard_statistics.h"
 #include "impls/toolkit/strategy.h"
 #include "impls/toolkit/teacher_product.h"

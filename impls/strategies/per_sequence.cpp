@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "harness/device/kernel/items.h"
+#include "impls/kernels/row_positions.h"
 #include "impls/toolkit/objective_pass.h"
-#include "impls/toolkit/row_positions.h"
 #include "impls/toolkit/shard_statistics.h"
 #include "impls/toolkit/strategy.h"
 #include "impls/toolkit/teacher_product.h"

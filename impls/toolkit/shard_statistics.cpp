@@ -2,7 +2,7 @@
 #include "impls/toolkit/shard_statistics.h"
 
 #include "harness/device/kernel/items.h"
-#include "impls/toolkit/row_positions.h"
+#include "impls/kernels/row_positions.h"
 
 namespace lossgrid {
 namespace {

@@ -12,8 +12,8 @@
 #include "harness/loss/loss_implementation.h"
 #include "impls/kernels/divergence_rows.h"
 #include "impls/kernels/rows.h"
-#include "impls/toolkit/statistics_rows.h"
-#include "impls/toolkit/teacher_rows.h"
+#include "impls/kernels/statistics_rows.h"
+#include "impls/kernels/teacher_rows.h"
 
 namespace lossgrid {
 

@@ -9,7 +9,7 @@
 #include "harness/device/backend.h"
 #include "harness/device/kernel/items.h"
 #include "impls/kernels/kept_columns.h"
-#include "impls/toolkit/row_positions.h"
+#include "impls/kernels/row_positions.h"
 
 namespace lossgrid {
 namespace {

@@ -2,7 +2,7 @@
 #include "impls/toolkit/teacher_statistics.h"
 
 #include "harness/device/kernel/items.h"
-#include "impls/toolkit/teacher_rows.h"
+#include "impls/kernels/teacher_rows.h"
 
 namespace lossgrid {
 namespace {

@@ -6,8 +6,8 @@
 // a sum of the parts of the divergence. Logits of both are read twice, none is copied.
 #pragma once
 
+#include "impls/kernels/teacher_rows.h"
 #include "impls/toolkit/strategy.h"
-#include "impls/toolkit/teacher_rows.h"
 
 namespace lossgrid {
 

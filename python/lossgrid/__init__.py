@@ -18,7 +18,7 @@ from lossgrid.declaration import engine, implementation
 from lossgrid.megatron_state import megatron
 from lossgrid.problem import Denominators, Grid, Problem
 from lossgrid.provenance import packages, source
-from lossgrid.trial_suite import suite
+from lossgrid.testing.suite import suite
 
 if TYPE_CHECKING:
     from lossgrid.batch import Batch

@@ -19,9 +19,9 @@ import pytest
 from lossgrid.errors import BadInput
 from lossgrid.executable import find_executable
 from lossgrid.reports import joined
-from lossgrid.trial_runs import Trial, TrialRuns, end_all, list_trials
-from lossgrid.trial_suite import Suite
-from lossgrid.trial_text import describe
+from lossgrid.testing.runs import Trial, TrialRuns, end_all, list_trials
+from lossgrid.testing.suite import Suite
+from lossgrid.testing.text import describe
 
 _SESSION = pytest.StashKey["_Session"]()
 

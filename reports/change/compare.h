@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/core/terminal.h"
+#include "harness/core/process/terminal.h"
 #include "reports/change/finding.h"
 
 namespace lossgrid {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "reports/change/compare.h"
-#include "reports/exports/export_parts.h"
+#include "reports/record/record_names.h"
 
 namespace lossgrid {
 namespace {

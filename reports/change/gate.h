@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/core/terminal.h"
+#include "harness/core/process/terminal.h"
 #include "reports/change/finding.h"
 #include "reports/change/policy.h"
 

@@ -9,10 +9,10 @@
 #include "harness/core/file.h"
 #include "harness/core/hash.h"
 #include "reports/change/relative_time.h"
-#include "reports/exports/export_parts.h"
-#include "reports/record/compact_report.h"
-#include "reports/record/json_fields.h"
-#include "reports/record/report_json.h"
+#include "reports/file/compact_report.h"
+#include "reports/file/json_fields.h"
+#include "reports/file/report_json.h"
+#include "reports/record/record_names.h"
 
 namespace lossgrid {
 namespace {

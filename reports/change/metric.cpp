@@ -5,7 +5,7 @@
 #include <array>
 
 #include "reports/change/relative_time.h"
-#include "reports/exports/export_parts.h"
+#include "reports/record/record_names.h"
 
 namespace lossgrid {
 namespace {

@@ -4,8 +4,8 @@
 #include <fnmatch.h>
 
 #include "harness/core/file.h"
-#include "reports/record/json_fields.h"
-#include "reports/record/schema.h"
+#include "reports/file/json_fields.h"
+#include "reports/file/schema.h"
 #include "reports/schema_texts.h"
 
 namespace lossgrid {

@@ -3,9 +3,9 @@
 
 #include "harness/core/error.h"
 #include "reports/exports/export_parts.h"
-#include "reports/html/packed_text.h"
-#include "reports/record/compact_report.h"
-#include "reports/record/report_json.h"
+#include "reports/file/compact_report.h"
+#include "reports/file/packed_text.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

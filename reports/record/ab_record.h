@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/core/terminal.h"
-#include "reports/change/ab_statistics.h"
+#include "harness/core/process/terminal.h"
+#include "reports/record/ab_statistics.h"
 #include "reports/record/field.h"
 
 namespace lossgrid {

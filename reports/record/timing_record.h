@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/terminal.h"
+#include "harness/core/process/terminal.h"
 #include "reports/record/gpu_row.h"
 #include "reports/record/timing_row.h"
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
-#include "reports/exports/export_parts.h"
+#include "reports/record/record_names.h"
 #include "reports/text/table.h"
 #include "reports/text/text_table.h"
 

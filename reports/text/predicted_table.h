@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "harness/core/terminal.h"
+#include "harness/core/process/terminal.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/terminal.h"
+#include "harness/core/process/terminal.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
@@ -21,7 +21,7 @@ enum class TableRows { grids_folded, one_per_grid };
 std::string format_trials_table(const RunRecord& run, TableRows rows = TableRows::grids_folded,
                                 const TextStyle& style = {});
 
-/// Returns the error of the weight's gradient by number of chunks (see chunk_table.h), for every
+/// Returns the error of the weight's gradient by number of chunks (see chunk_errors.h), for every
 /// case that an implementation ran in three different numbers of chunks or more. An error that
 /// grows with the number of chunks comes from accumulation. Empty without such a case.
 std::string format_chunk_table(const RunRecord& run, const TextStyle& style = {});

@@ -17,12 +17,6 @@ constexpr std::size_t kLeastProse = 24;
 constexpr std::size_t kLeastName = 8;
 constexpr std::string_view kOneEllipsis = "\u2026";
 
-/// Counts columns: continuation bytes of UTF-8 take none.
-std::size_t display_width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 void end_line(std::string& out) {
   while (!out.empty() && out.back() == ' ') out.pop_back();
   out += '\n';
@@ -176,19 +170,6 @@ std::string TextTable::text(const TextStyle& style) const {
     end_line(out);
   }
   return out + left_out_note(shape, style.columns);
-}
-
-std::string shortened(std::string_view text, std::size_t width) {
-  std::string out(text);
-  std::replace(out.begin(), out.end(), '\n', ' ');
-  if (display_width(out) <= width) return out;
-  constexpr std::string_view kEllipsis = "...";
-  std::size_t bytes = 0;
-  for (std::size_t columns = 0; bytes < out.size(); ++bytes) {
-    if ((out[bytes] & 0xC0) == 0x80) continue;
-    if (++columns > width - kEllipsis.size()) break;
-  }
-  return out.substr(0, bytes) + std::string(kEllipsis);
 }
 
 std::string shortened_in_the_middle(std::string_view text, std::size_t width) {

@@ -10,7 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/core/terminal.h"
+#include "harness/core/process/terminal.h"
+#include "harness/core/text.h"
 
 namespace lossgrid {
 
@@ -65,10 +66,6 @@ class TextTable {
   std::vector<std::string> may_leave_out_;
   std::string found_in_;
 };
-
-/// Cuts `text` to at most `width` columns, with an ellipsis "..." at its end where it was longer;
-/// line breaks become blanks.
-std::string shortened(std::string_view text, std::size_t width);
 
 /// Cuts `text` to at most `width` columns: its begin and its end, with one "…" between them.
 std::string shortened_in_the_middle(std::string_view text, std::size_t width);

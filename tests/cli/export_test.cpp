@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
-#include "reports/record/compact_report.h"
+#include "reports/file/compact_report.h"
 #include "reports/sample_run.h"
 
 namespace lossgrid {

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "reports/file/report_reader.h"
 #include "reports/full_report.h"
-#include "reports/record/report_reader.h"
 
 namespace lossgrid {
 

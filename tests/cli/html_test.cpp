@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "process.h"
-#include "reports/record/report_reader.h"
+#include "reports/file/report_reader.h"
 
 namespace lossgrid {
 namespace {

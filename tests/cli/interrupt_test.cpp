@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "background.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

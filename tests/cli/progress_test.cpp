@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress line: its text, its estimate under an injected clock, and its output on a pseudo
 // terminal (script, of Debian's bsdutils) and elsewhere.
-#include "harness/cli/progress.h"
+#include "harness/cli/text/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grids of many ranks: the limit that memory sets, and 1,024 and 4,096 ranks in one process.
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/rank_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "full_report.h"
 #include "harness/core/error.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "process.h"
 
 namespace lossgrid {

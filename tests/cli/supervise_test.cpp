@@ -12,7 +12,7 @@
 
 #include "full_report.h"
 #include "process.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

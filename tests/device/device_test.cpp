@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "harness/core/error.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 
 namespace lossgrid {
 namespace {

@@ -17,7 +17,7 @@
 #include "fibers/fibers.h"
 #include "harness/core/error.h"
 #include "harness/core/philox.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "harness/device/device_work.h"
 #include "harness/device/kernel/block_reduce.h"
 #include "harness/device/kernel/host_block.h"

@@ -15,7 +15,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/philox.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "harness/device/kernel/block_sums.h"
 
 #if LOSSGRID_TSAN

@@ -10,7 +10,7 @@
 
 #include "fibers/fiber_block.h"
 #include "harness/core/error.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 
 namespace lossgrid {
 namespace {

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "fibers/emulation.h"
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "harness/device/emulated_device.h"
 #include "harness/problem/bundle/bundle.h"
 #include "harness/problem/case/case_sweep.h"

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "fuzz/memory_file.h"
-#include "reports/record/compact_report.h"
-#include "reports/record/report_reader.h"
-#include "reports/record/validate.h"
+#include "reports/file/compact_report.h"
+#include "reports/file/report_reader.h"
+#include "reports/file/validate.h"
 
 namespace lossgrid {
 

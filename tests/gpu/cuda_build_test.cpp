@@ -13,11 +13,11 @@
 #include "impls/kernels/cuda/product_kernels-inl.h"
 #include "impls/kernels/cuda/rounded_gradient-inl.h"
 #include "impls/kernels/cuda/row_kernels-inl.h"
+#include "impls/kernels/row_positions.h"
+#include "impls/kernels/statistics_rows.h"
 #include "impls/objectives/clipped_pg/clipped_pg_terms.h"
 #include "impls/objectives/nll/nll_terms.h"
 #include "impls/objectives/pairs/pair_terms.h"
-#include "impls/toolkit/row_positions.h"
-#include "impls/toolkit/statistics_rows.h"
 
 namespace lossgrid {
 namespace {

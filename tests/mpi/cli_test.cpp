@@ -14,7 +14,7 @@
 #include "full_report.h"
 #include "harness/comm/faults/flight_recorder.h"
 #include "process.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

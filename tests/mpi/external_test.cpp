@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "external/python.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

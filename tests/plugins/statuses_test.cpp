@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong twins of an example: each fault has its status, its reason and its exit code, in this
 // process and in worker processes, and the trial behind it runs.
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "plugins.h"
 
 namespace lossgrid {

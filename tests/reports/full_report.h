@@ -2,8 +2,8 @@
 // Report whose trials have all their parts in full, for tests that change single members.
 #pragma once
 
-#include "reports/record/report_format.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_format.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 

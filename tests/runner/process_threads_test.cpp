@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/device/kernel/rank_threads.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/verify/checks/expected.h"
 #include "harness/verify/truth/linear_truth.h"
 #include "reading_threads.h"

@@ -9,7 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/packed_batch.h"
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/rank/trial_setup.h"
 #include "trials_of.h"
 
 namespace lossgrid {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of harness/core/git_revision.cmake in repositories of its own."""
+"""Tests of harness/core/process/git_revision.cmake in repositories of its own."""
 
 import os
 import shutil

@@ -8,14 +8,14 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/ab_launch.h"
-#include "harness/cli/output.h"
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/rank_limit.h"
+#include "harness/cli/flags/suite_flags.h"
 #include "harness/cli/session.h"
-#include "harness/cli/suite_flags.h"
+#include "harness/cli/text/output.h"
 #include "harness/comm/launcher.h"
-#include "harness/core/interrupts.h"
+#include "harness/core/process/interrupts.h"
 #include "harness/runner/run.h"
-#include "reports/record/report_writer.h"
+#include "reports/file/report_writer.h"
 #include "reports/text/table.h"
 
 namespace lossgrid {

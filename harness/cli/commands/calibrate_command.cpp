@@ -7,17 +7,17 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/byte_count.h"
 #include "harness/cli/command.h"
-#include "harness/cli/output.h"
+#include "harness/cli/flags/byte_count.h"
 #include "harness/cli/session.h"
+#include "harness/cli/text/output.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
-#include "harness/runner/model/calibration.h"
-#include "harness/runner/model/collective_time.h"
-#include "harness/runner/model/link_fit.h"
-#include "harness/runner/model/machine_file.h"
-#include "reports/record/report_json.h"
+#include "harness/planner/model/collective_time.h"
+#include "harness/planner/model/link_fit.h"
+#include "harness/planner/model/machine_file.h"
+#include "harness/runner/timing/calibration.h"
+#include "reports/file/report_json.h"
 #include "reports/text/text_table.h"
 
 namespace lossgrid {

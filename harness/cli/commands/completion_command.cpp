@@ -5,10 +5,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/allowed_values.h"
 #include "harness/cli/command.h"
-#include "harness/cli/completion_words.h"
-#include "harness/cli/output.h"
+#include "harness/cli/flags/allowed_values.h"
+#include "harness/cli/text/completion_words.h"
+#include "harness/cli/text/output.h"
 
 namespace lossgrid {
 namespace {

@@ -10,21 +10,21 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
-#include "harness/cli/output.h"
-#include "harness/cli/progress.h"
+#include "harness/cli/flags/cases_flag.h"
+#include "harness/cli/text/output.h"
+#include "harness/cli/text/progress.h"
 #include "harness/core/clock.h"
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
+#include "harness/planner/plan/memory_plan.h"
 #include "harness/problem/bundle/bundle.h"
 #include "harness/problem/bundle/rank_view.h"
-#include "harness/runner/plan/memory_plan.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/verify/checks/expected.h"
 #include "reports/exports/exporter.h"
-#include "reports/record/report_reader.h"
+#include "reports/file/report_reader.h"
 
 namespace lossgrid {
 namespace {

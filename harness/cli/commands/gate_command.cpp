@@ -5,13 +5,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/allowed_values.h"
 #include "harness/cli/command.h"
-#include "harness/cli/output.h"
+#include "harness/cli/flags/allowed_values.h"
+#include "harness/cli/text/output.h"
 #include "harness/core/file.h"
 #include "reports/change/gate.h"
-#include "reports/record/report_json.h"
-#include "reports/record/report_reader.h"
+#include "reports/file/report_json.h"
+#include "reports/file/report_reader.h"
 
 namespace lossgrid {
 namespace {

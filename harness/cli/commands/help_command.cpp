@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
-#include "harness/cli/man_page.h"
-#include "harness/cli/output.h"
+#include "harness/cli/text/man_page.h"
+#include "harness/cli/text/output.h"
 #include "harness/core/text.h"
 
 namespace lossgrid {

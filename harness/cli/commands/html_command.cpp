@@ -6,12 +6,12 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
-#include "harness/cli/output.h"
+#include "harness/cli/text/output.h"
 #include "harness/core/error.h"
 #include "harness/core/file.h"
 #include "harness/problem/case/checked_json.h"
+#include "reports/file/report_reader.h"
 #include "reports/html/html_page.h"
-#include "reports/record/report_reader.h"
 #include "reports/text/history_text.h"
 
 namespace lossgrid {

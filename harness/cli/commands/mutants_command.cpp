@@ -7,18 +7,18 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/backend_flags.h"
-#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
 #include "harness/cli/early_end.h"
-#include "harness/cli/load_flags.h"
-#include "harness/cli/output.h"
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/backend_flags.h"
+#include "harness/cli/flags/cases_flag.h"
+#include "harness/cli/flags/load_flags.h"
+#include "harness/cli/flags/rank_limit.h"
+#include "harness/cli/text/output.h"
 #include "harness/core/text.h"
 #include "harness/external/external_implementation.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/mutation.h"
-#include "reports/record/report_writer.h"
+#include "reports/file/report_writer.h"
 #include "reports/text/table.h"
 
 namespace lossgrid {

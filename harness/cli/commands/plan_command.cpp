@@ -8,22 +8,22 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "harness/cli/allowed_values.h"
-#include "harness/cli/byte_count.h"
-#include "harness/cli/cases_flag.h"
 #include "harness/cli/command.h"
-#include "harness/cli/load_flags.h"
-#include "harness/cli/machine_flag.h"
-#include "harness/cli/models.h"
-#include "harness/cli/output.h"
-#include "harness/cli/plan_table.h"
-#include "harness/cli/suite_choice.h"
-#include "harness/cli/time_table.h"
+#include "harness/cli/flags/allowed_values.h"
+#include "harness/cli/flags/byte_count.h"
+#include "harness/cli/flags/cases_flag.h"
+#include "harness/cli/flags/load_flags.h"
+#include "harness/cli/flags/machine_flag.h"
+#include "harness/cli/flags/suite_choice.h"
+#include "harness/cli/text/models.h"
+#include "harness/cli/text/output.h"
+#include "harness/cli/text/plan_table.h"
+#include "harness/cli/text/time_table.h"
 #include "harness/core/file.h"
-#include "harness/runner/model/search.h"
-#include "harness/runner/plan/plan.h"
+#include "harness/planner/model/search.h"
+#include "harness/planner/plan/plan.h"
 #include "harness/runner/run.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

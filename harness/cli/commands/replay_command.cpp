@@ -8,23 +8,23 @@
 
 #include <CLI/CLI.hpp>
 
-#include "harness/cli/backend_flags.h"
 #include "harness/cli/command.h"
 #include "harness/cli/early_end.h"
-#include "harness/cli/inject_flag.h"
-#include "harness/cli/load_flags.h"
-#include "harness/cli/output.h"
-#include "harness/cli/rank_limit.h"
-#include "harness/cli/recording_flags.h"
+#include "harness/cli/flags/backend_flags.h"
+#include "harness/cli/flags/inject_flag.h"
+#include "harness/cli/flags/load_flags.h"
+#include "harness/cli/flags/rank_limit.h"
+#include "harness/cli/flags/recording_flags.h"
 #include "harness/cli/session.h"
+#include "harness/cli/text/output.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/bundle/bundle.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/run.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/bit_comparison.h"
-#include "reports/record/report_writer.h"
+#include "reports/file/report_writer.h"
 #include "reports/text/table.h"
 
 namespace lossgrid {

@@ -8,11 +8,11 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
-#include "harness/cli/output.h"
-#include "harness/cli/rank_limit.h"
+#include "harness/cli/flags/rank_limit.h"
+#include "harness/cli/flags/trial_choice.h"
 #include "harness/cli/run_requested.h"
 #include "harness/cli/supervise.h"
-#include "harness/cli/trial_choice.h"
+#include "harness/cli/text/output.h"
 #include "harness/runner/run.h"
 
 namespace lossgrid {

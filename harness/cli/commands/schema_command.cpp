@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/cli/command.h"
-#include "harness/cli/output.h"
-#include "reports/record/schema.h"
-#include "reports/record/validate.h"
+#include "harness/cli/text/output.h"
+#include "reports/file/schema.h"
+#include "reports/file/validate.h"
 
 namespace lossgrid {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "harness/comm/communicator.h"
 #include "harness/comm/faults/rank_outcome.h"
-#include "harness/core/process_cores.h"
+#include "harness/core/process/process_cores.h"
 
 namespace lossgrid {
 

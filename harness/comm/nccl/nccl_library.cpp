@@ -5,7 +5,7 @@
 
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/core/error.h"
-#include "harness/core/shared_library.h"
+#include "harness/core/process/shared_library.h"
 
 namespace lossgrid {
 namespace {

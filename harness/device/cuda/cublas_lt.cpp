@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/core/shared_library.h"
+#include "harness/core/process/shared_library.h"
 
 namespace lossgrid {
 namespace {

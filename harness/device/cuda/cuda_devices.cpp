@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/core/text.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_kernels.h"

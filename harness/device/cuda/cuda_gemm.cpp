@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "harness/core/error.h"
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/cuda/cublas_lt.h"
 #include "harness/device/cuda/cuda_call.h"
 #include "harness/device/cuda/cuda_devices.h"

@@ -2,7 +2,7 @@
 // OnGpu: the line by which a .cu file gives launches (kernel/launch.h) to GPUs.
 #pragma once
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/cuda/cuda_launch.h"
 #include "harness/device/cuda/device_launcher.cuh"
 

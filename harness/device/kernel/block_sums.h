@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 
 namespace lossgrid {
 

@@ -9,7 +9,7 @@
 #include <omp.h>
 
 #include "harness/core/error.h"
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 
 namespace lossgrid {
 namespace {

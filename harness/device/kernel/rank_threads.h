@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/core/process_cores.h"
+#include "harness/core/process/process_cores.h"
 
 namespace lossgrid {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "harness/core/sanitizers.h"
+#include "harness/core/process/sanitizers.h"
 #include "harness/device/kernel/portable.h"
 
 namespace lossgrid {

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/core/rank_observer.h"
 #include "harness/device/device.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/device.h"
 #include "harness/device/kernel/rank_threads.h"
 

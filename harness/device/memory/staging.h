@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/device.h"
 
 namespace lossgrid {

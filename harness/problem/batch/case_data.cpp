@@ -7,9 +7,9 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/problem/batch/problem.h"
-#include "harness/problem/batch/random_streams.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/case/case_keys.h"
+#include "harness/problem/values/random_streams.h"
 
 namespace lossgrid {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
-#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/values/random_streams.h"
 
 namespace lossgrid {
 namespace {

@@ -7,7 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/problem/batch/groups.h"
 #include "harness/problem/batch/poison.h"
-#include "harness/problem/batch/random_streams.h"
+#include "harness/problem/values/random_streams.h"
 
 namespace lossgrid {
 namespace {

@@ -10,10 +10,10 @@
 #include "harness/core/text.h"
 #include "harness/problem/batch/case_data.h"
 #include "harness/problem/batch/poison.h"
-#include "harness/problem/batch/random_streams.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/case/case_keys.h"
 #include "harness/problem/values/logprob_logits.h"
+#include "harness/problem/values/random_streams.h"
 #include "harness/problem/values/topk_logits.h"
 
 namespace lossgrid {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right division of a batch over ranks: CP split of a padded pack, vocab split over TP, and the
-// shift that makes a row's target. The harness lays out logits with it; implementations may use it
+// Right division of a batch over ranks: CP split of a padded pack, and the shift that makes a row's
+// target. The harness lays out logits with it; implementations may use it
 // or do it their own way.
 //
 // CP rank r of the layouts (CpLayout), all rows for cp = 1:
@@ -22,7 +22,7 @@
 
 #include "harness/comm/process_grid.h"
 #include "harness/problem/batch/packed_batch.h"
-#include "harness/problem/batch/vocab_shard.h"
+#include "harness/problem/values/vocab_shards.h"
 
 namespace lossgrid {
 
@@ -39,14 +39,6 @@ std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLay
 std::vector<std::int64_t> cp_rows(const PackedBatch& batch, int cp, int cp_rank);
 std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, const Grid& grid,
                                   int cp_rank);
-
-/// Returns the shard of `tp_rank`: ceil(V / tp) ids each, the last ones fewer; a vocabulary of one
-/// id is whole on every rank.
-VocabShard vocab_shard(std::int64_t vocab, int tp, int tp_rank);
-
-/// Returns the ids at which an off-by-one in the bounds of a shard shows: 0, V - 1 and the first
-/// and last ids of every shard for tp = 2, 4 and 8; sorted.
-std::vector<std::int32_t> shard_edge_ids(std::int64_t vocab);
 
 /// Targets of rows of the padded pack, and the inputs about the tokens that these rows predict.
 struct ShiftedBatch {

@@ -8,10 +8,10 @@
 
 #include "harness/core/error.h"
 #include "harness/core/hash.h"
-#include "harness/problem/batch/random_streams.h"
-#include "harness/problem/batch/sharding.h"
 #include "harness/problem/values/normal_row.h"
+#include "harness/problem/values/random_streams.h"
 #include "harness/problem/values/value_regime.h"
+#include "harness/problem/values/vocab_shards.h"
 
 namespace lossgrid {
 namespace {

@@ -9,9 +9,9 @@
 #include "harness/core/clock.h"
 #include "harness/core/stage_clock.h"
 #include "harness/loss/registry.h"
+#include "harness/planner/plan/memory_plan.h"
 #include "harness/runner/explain/other_truths.h"
 #include "harness/runner/explain/second_size.h"
-#include "harness/runner/plan/memory_plan.h"
 #include "harness/runner/verdict/failure_facts.h"
 
 namespace lossgrid {

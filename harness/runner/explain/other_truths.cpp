@@ -11,7 +11,7 @@
 #include "harness/loss/framework_scale.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/case/framework.h"
-#include "harness/runner/trial/row_homes.h"
+#include "harness/runner/rank/row_homes.h"
 #include "harness/verify/diagnosis/other_computations.h"
 
 namespace lossgrid {

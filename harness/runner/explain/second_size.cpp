@@ -12,7 +12,7 @@
 #include "harness/core/hash.h"
 #include "harness/core/text.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/rank/trial_setup.h"
 #include "harness/runner/verdict/failure_facts.h"
 #include "harness/verify/diagnosis/scale_suspects.h"
 

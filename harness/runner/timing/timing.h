@@ -12,9 +12,9 @@
 
 #include "harness/core/error.h"
 #include "harness/problem/case/suite.h"
-#include "harness/runner/problem_cache.h"
-#include "harness/runner/ranks.h"
-#include "harness/runner/run.h"
+#include "harness/runner/job/problem_cache.h"
+#include "harness/runner/job/ranks.h"
+#include "harness/runner/job/run_options.h"
 #include "reports/record/timing_record.h"
 
 namespace lossgrid {

@@ -12,10 +12,10 @@
 #include "harness/measure/all_reduce_ceiling.h"
 #include "harness/measure/sampler.h"
 #include "harness/problem/case/suite.h"
+#include "harness/runner/rank/rank_trial.h"
 #include "harness/runner/timing/gpu_rows.h"
 #include "harness/runner/timing/phase.h"
 #include "harness/runner/timing/timing_ceilings.h"
-#include "harness/runner/trial/rank_trial.h"
 
 namespace lossgrid {
 

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "harness/problem/bundle/bundle.h"
-#include "harness/runner/problem_cache.h"
-#include "harness/runner/ranks.h"
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/job/problem_cache.h"
+#include "harness/runner/job/ranks.h"
+#include "harness/runner/rank/trial_setup.h"
 #include "harness/verify/checks/check.h"
 #include "harness/verify/diagnosis/diagnosis.h"
 #include "reports/record/record.h"

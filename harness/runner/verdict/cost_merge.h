@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/runner/trial/rank_trial.h"
+#include "harness/runner/rank/rank_trial.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

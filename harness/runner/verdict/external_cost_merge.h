@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/runner/trial/rank_trial.h"
+#include "harness/runner/rank/rank_trial.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "harness/runner/trial/rank_trial.h"
+#include "harness/runner/rank/rank_trial.h"
 #include "harness/verify/diagnosis/diagnosis.h"
 #include "reports/record/record.h"
 

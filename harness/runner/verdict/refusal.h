@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "harness/core/skip_reason.h"
-#include "harness/runner/ranks.h"
+#include "harness/runner/job/ranks.h"
 #include "harness/runner/verdict/trial_verdict.h"
 
 namespace lossgrid {

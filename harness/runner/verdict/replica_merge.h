@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "harness/runner/trial/rank_trial.h"
+#include "harness/runner/rank/rank_trial.h"
 #include "harness/verify/diagnosis/replica_sentences.h"
 #include "reports/record/record.h"
 

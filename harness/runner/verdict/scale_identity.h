@@ -3,7 +3,7 @@
 // terms by, give every term the weight of a mean over the global batch.
 #pragma once
 
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/rank/trial_setup.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {

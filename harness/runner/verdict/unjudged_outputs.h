@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/rank/trial_setup.h"
 
 namespace lossgrid {
 

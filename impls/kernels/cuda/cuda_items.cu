@@ -2,9 +2,9 @@
 // Items (harness/device/kernel/items.h) on GPUs.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "harness/device/kernel/launch_items.h"
-#include "impls/toolkit/row_positions.h"
-#include "impls/toolkit/statistics_rows.h"
-#include "impls/toolkit/teacher_rows.h"
+#include "impls/kernels/row_positions.h"
+#include "impls/kernels/statistics_rows.h"
+#include "impls/kernels/teacher_rows.h"
 
 namespace lossgrid {
 namespace {

@@ -10,7 +10,7 @@
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/cuda/cuda_launch.h"
 #include "impls/kernels/cuda/product_kernels-inl.h"
 

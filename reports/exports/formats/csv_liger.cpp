@@ -15,7 +15,7 @@
 #include "harness/core/text.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

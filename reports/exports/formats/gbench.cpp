@@ -8,7 +8,7 @@
 
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 
 namespace lossgrid {
 namespace {

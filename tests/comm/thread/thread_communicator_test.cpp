@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "harness/comm/consensus.h"
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "ranks.h"
 #include "values.h"
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/core/heap_watch.h"
+#include "harness/core/process/heap_watch.h"
 #include "harness/device/backend.h"
 #include "harness/device/gemm.h"
 #include "harness/device/kernel/rank_threads.h"

@@ -10,8 +10,8 @@
 
 #include "distilled_shards.h"
 #include "impls/kernels/divergence_rows.h"
+#include "impls/kernels/teacher_rows.h"
 #include "impls/reference/reference_divergence.h"
-#include "impls/toolkit/teacher_rows.h"
 #include "kernel_targets.h"
 #include "trial_fixture.h"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/problem/batch/packed_batch.h"
-#include "harness/runner/problem_cache.h"
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/job/problem_cache.h"
+#include "harness/runner/rank/trial_setup.h"
 #include "impls/toolkit/strategy.h"
 
 namespace lossgrid {

@@ -12,8 +12,8 @@
 #include "harness/core/philox.h"
 #include "harness/device/backend.h"
 #include "harness/device/kernel/items.h"
-#include "impls/toolkit/row_positions.h"
-#include "impls/toolkit/statistics_rows.h"
+#include "impls/kernels/row_positions.h"
+#include "impls/kernels/statistics_rows.h"
 #include "impls/toolkit/strategy.h"
 
 namespace lossgrid {

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/runner/plan/plan.h"
+#include "harness/planner/plan/plan.h"
 #include "harness/runner/run.h"
 #include "trial_fixture.h"
 

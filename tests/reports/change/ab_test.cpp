@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/philox.h"
-#include "reports/change/ab_statistics.h"
 #include "reports/record/ab_record.h"
+#include "reports/record/ab_statistics.h"
 #include "sample_run.h"
 
 namespace lossgrid {

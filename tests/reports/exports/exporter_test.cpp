@@ -10,9 +10,9 @@
 #include "harness/core/file.h"
 #include "harness/core/text.h"
 #include "reports/exports/export_parts.h"
-#include "reports/record/compact_report.h"
-#include "reports/record/report_reader.h"
-#include "reports/record/report_writer.h"
+#include "reports/file/compact_report.h"
+#include "reports/file/report_reader.h"
+#include "reports/file/report_writer.h"
 
 namespace lossgrid {
 namespace {

@@ -9,9 +9,9 @@
 #include "exports/export_runs.h"
 #include "full_report.h"
 #include "harness/core/file.h"
+#include "reports/file/packed_text.h"
+#include "reports/file/report_json.h"
 #include "reports/html/html_page.h"
-#include "reports/html/packed_text.h"
-#include "reports/record/report_json.h"
 #include "reports/text/history_text.h"
 #include "shell.h"
 

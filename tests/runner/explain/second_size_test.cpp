@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/problem/batch/problem.h"
-#include "harness/runner/trial/trial_setup.h"
+#include "harness/runner/rank/trial_setup.h"
 #include "harness/runner/verdict/failure_facts.h"
 #include "harness/verify/diagnosis/scale_suspects.h"
 

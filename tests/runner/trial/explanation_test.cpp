@@ -10,7 +10,7 @@
 
 #include "harness/core/text.h"
 #include "harness/runner/explain/explainer.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 #include "spoiled.h"
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 #include "trial_fixture.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/verify/checks/expected.h"
 #include "linear_setup.h"

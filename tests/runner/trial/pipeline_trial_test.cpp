@@ -9,10 +9,10 @@
 #include "harness/comm/thread/thread_communicator.h"
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/trial/rank_trial.h"
+#include "harness/runner/rank/rank_trial.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/runner/verdict/cost_merge.h"
-#include "reports/record/report_json.h"
+#include "reports/file/report_json.h"
 #include "trials_of.h"
 
 namespace lossgrid {

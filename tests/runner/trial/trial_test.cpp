@@ -12,7 +12,7 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "spoiled.h"
 
 namespace lossgrid {

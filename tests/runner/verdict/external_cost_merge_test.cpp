@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "harness/runner/rank/rank_archive.h"
 #include "harness/runner/verdict/cost_merge.h"
-#include "harness/runner/verdict/rank_archive.h"
 
 namespace lossgrid {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 
 namespace lossgrid {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/device/memory/buffer.h"
-#include "harness/runner/problem_cache.h"
+#include "harness/runner/job/problem_cache.h"
 #include "harness/runner/trial/trial.h"
 #include "harness/verify/checks/expected.h"
 #include "spoiled.h"

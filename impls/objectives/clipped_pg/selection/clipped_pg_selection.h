@@ -23,7 +23,7 @@ namespace lossgrid {
 struct PackedBatch;
 
 /// A valid token. The table of all of them is on the heap, which has 64 bytes for a token
-/// (harness/runner/trial/heap_check.h).
+/// (harness/runner/rank/heap_check.h).
 struct SelectionToken {
   std::int64_t place = 0;     // its row of the padded pack
   std::int32_t sequence = 0;  // of the pack

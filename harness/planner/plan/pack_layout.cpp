@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/planner/plan/pack_layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/core/text.h"
+#include "harness/loss/loss_problem.h"
+#include "harness/loss/registry.h"
+#include "harness/problem/batch/case_data.h"
+
+namespace lossgrid {
+namespace {
+
+/// Throws where keys of the case break a rule of make_problem: makes one with the same keys and two
+/// tokens.
+void require_rules(const CaseSpec& spec) {
+  const CaseSpec unset;
+  CaseSpec small = spec;
+  small.lens = std::string("2");
+  small.seqs = unset.seqs;
+  small.seq_len = unset.seq_len;
+  if (has_mask_bits(spec.mask)) small.mask = unset.mask;
+  small.sample_mask = unset.sample_mask;
+  small.global_valid_toks = 0;
+  small.global_valid_seqs = 0;
+  small.vocab = std::min<std::int64_t>(spec.vocab, 16);
+  small.hidden = std::min<std::int64_t>(spec.hidden, 16);
+  small.teacher_hidden = std::min<std::int64_t>(spec.teacher_hidden, 16);
+  // A number that exceeds the vocabulary stays: that is a broken rule.
+  if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
+  if (spec.teacher_topk <= spec.vocab) {
+    small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
+  }
+  make_problem(small);
+}
+
+}  // namespace
+
+bool has_mask_bits(const std::string& mask) {
+  return mask.find_first_not_of("01+") == std::string::npos;
+}
+
+PackLayout::PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding)
+    : grid_(grid), objective_(make_objective(spec.objective, spec.statistics, spec.predictions)) {
+  require_rules(spec);
+  problem_.spec = spec;
+  problem_.teacher_dtype = teacher_dtype_of(spec);
+  problem_.lengths = case_lengths(spec);
+  if (SamplingFilter{spec.top_k, spec.top_p}.is_any()) {
+    problem_.sampling_mask = std::make_shared<const SamplingMask>(0, spec.vocab);
+  }
+  require_fits(problem_, grid);
+  misfit_ = padding_misfit(problem_, padding, grid);
+  if (!misfit_) problem_.padding = padding;
+  const PackedLayout layout = layout_of(problem_, grid);
+  const std::int64_t sequences = problem_.sequences();
+  batch_.sample_mask = case_sample_mask(spec, sequences);
+  if (has_mask_bits(spec.mask)) case_token_mask(spec, layout.cu, batch_.sample_mask);
+  batch_.cu_seqlens_padded = layout.cu_padded;
+  batch_.cp_layout = grid.cp_layout;
+  batch_.ahead = problem_.ahead();
+  batch_.cu_seqlens = spec.cu == CuMode::true_lengths ? layout.cu : layout.cu_padded;
+  batch_.input_lengths = problem_.lengths;
+  const ObjectiveNeeds needs = objective_->needs();
+  for (int k = 0; k < kTokenInputs; ++k) batch_.inputs[k].resize(needs.inputs[k] ? 1 : 0);
+  if (needs.rewards) batch_.rewards.resize(static_cast<std::size_t>(sequences));
+  if (needs.has_groups()) batch_.group_tokens.resize(static_cast<std::size_t>(sequences));
+  objective_->require(batch_);
+  require_countable();
+}
+
+LossProblem PackLayout::problem() const {
+  return make_loss_problem(problem_, batch_, grid_, *objective_);
+}
+
+std::int64_t PackLayout::tokens() const {
+  return std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), std::int64_t{0});
+}
+
+/// Throws where a cost may leave 63 bits. Costs are sums of a few products of sizes, of the whole
+/// pack at most: 64 bytes for everything that is stored, 16 FLOPs for every term of a product.
+void PackLayout::require_countable() const {
+  const LossProblem pack = problem();
+  const std::int64_t rows = std::max<std::int64_t>(1, pack.rows());
+  const std::int64_t columns = pack.width() * grid_.tp;
+  const std::int64_t hidden = pack.head.hidden;
+  const std::int64_t weight = checked_product(columns, hidden, "vocab x hidden");
+  checked_product(checked_product(rows, columns, "rows x vocab"), 64, "bytes of rows x vocab");
+  checked_product(checked_product(rows, hidden, "rows x hidden"), 64, "bytes of rows x hidden");
+  checked_product(weight, 64, "bytes of vocab x hidden");
+  const std::int64_t of_teacher = pack.teacher.hidden;
+  checked_product(checked_product(rows, of_teacher, "rows x hidden of a teacher"), 64,
+                  "bytes of rows x hidden of a teacher");
+  const std::int64_t teacher_weight =
+      checked_product(columns, of_teacher, "vocab x hidden of a teacher");
+  checked_product(teacher_weight, 64, "bytes of vocab x hidden of a teacher");
+  checked_product(checked_product(rows, teacher_weight, "rows x vocab x hidden of a teacher"), 16,
+                  "FLOPs of a teacher");
+  checked_product(checked_product(rows, weight, "rows x vocab x hidden"), 16,
+                  "FLOPs of rows x vocab x hidden");
+}
+
+}  // namespace lossgrid
