@@ -72,11 +72,8 @@ void fields(A& a, CheckRecord& check) {
 }
 
 /// A property that needs no truth to be judged by.
-/// Invariant about a cost, not about numbers: a trial that fails it alone has exit code 12.
-inline constexpr const char* kMemoryFromDevice = "memory_from_device";
-
 struct InvariantRecord {
-  std::string name;
+  std::string name;  // invariants.h
   std::string status;
   std::string detail;
 };

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "reports/record/invariants.h"
+
 namespace lossgrid {
 
 std::string_view name(TrialStatus status) {
@@ -55,7 +57,8 @@ bool only_costs_differ(const TrialRecord& trial) {
                      [](const CheckRecord& c) { return c.passed; }) &&
          std::none_of(trial.invariants.begin(), trial.invariants.end(),
                       [](const InvariantRecord& i) {
-                        return i.status == "failed" && i.name != kMemoryFromDevice;
+                        return i.status == "failed" &&
+                               i.name != name(InvariantId::memory_from_device);
                       }) &&
          std::none_of(
              trial.determinism.begin(), trial.determinism.end(),

@@ -10,15 +10,20 @@
 #include "harness/loss/registry.h"
 #include "harness/runner/run.h"
 #include "harness/runner/verdict/cost_merge.h"
-#include "harness/runner/verdict/trial_verdict.h"
+#include "reports/record/invariants.h"
 
 namespace lossgrid {
 namespace {
 
-/// Names that no mutant of an implementation can fail, with the reason.
+/// Names that no mutant of a built-in implementation can fail, with the reason.
 const std::map<std::string, std::string> kWithoutAMutant{
     {"tp_size", "nobody claims it: it is reported and fails no trial"},
-    {kScaleIdentity, "a property of the framework of a case (tests/runner/verdict)"},
+    {"scale_identity", "a property of the framework of a case (tests/runner/verdict)"},
+    {"evaluation_as_training", "of loaded code (tests/external/examples_test.cpp)"},
+    {"plan_frees_its_memory", "of plugins (tests/plugins)"},
+    {"same_gradient_on_replicas", "of engines (tests/external/replica_engines_test.cpp)"},
+    {"same_loss_on_replicas", "of engines (tests/external/replica_engines_test.cpp)"},
+    {"gradient_slices_cover", "of engines (tests/external/replica_engines_test.cpp)"},
 };
 
 /// Returns a name as the catalogue may have it: all metrics are compared by the same code.
@@ -34,8 +39,8 @@ std::set<std::string> rejecting_names() {
   return names;
 }
 
-/// Returns the names in the records of right implementations, which pass all of them: every case of
-/// the suites on one grid.
+/// Returns the invariants and the names in the records of right implementations, which pass all of
+/// them: every case of the suites on one grid.
 std::set<std::string> judged_names() {
   std::set<std::string> names;
   for (const char* file : {"ci", "linear", "layouts"}) {
@@ -51,6 +56,7 @@ std::set<std::string> judged_names() {
       return true;
     });
   }
+  for (const InvariantEntry& entry : kInvariants) names.insert(entry.name);
   names.insert(kComparedCostNames.begin(), kComparedCostNames.end());
   return names;
 }

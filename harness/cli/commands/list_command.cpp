@@ -10,6 +10,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/flags/cases_flag.h"
 #include "harness/cli/flags/load_flags.h"
+#include "harness/cli/text/invariants_page.h"
 #include "harness/cli/text/models.h"
 #include "harness/cli/text/mutants_page.h"
 #include "harness/cli/text/options_page.h"
@@ -25,6 +26,7 @@
 #include "harness/problem/case/checked_json.h"
 #include "harness/problem/case/framework.h"
 #include "reports/exports/exporter.h"
+#include "reports/record/invariants.h"
 #include "reports/text/text_table.h"
 
 namespace lossgrid {
@@ -112,6 +114,12 @@ void list_options() {
   }
 }
 
+void list_invariants() {
+  for (const InvariantEntry& entry : kInvariants) {
+    print_entry(fmt::format("{:<34}", entry.name), entry.condition);
+  }
+}
+
 void list_keys() {
   print_entry(fmt::format("{:<22} {:<10}", "objective", "nll"),
               "see lossgrid list objectives; options as objective.NAME=VALUE");
@@ -190,13 +198,19 @@ struct Kind {
   void (*print)();
 };
 
-constexpr Kind kKinds[] = {
-    {"suites", list_suites},         {"implementations", list_implementations},
-    {"objectives", list_objectives}, {"options", list_options},
-    {"mutants", list_mutants},       {"keys", list_keys},
-    {"frameworks", list_frameworks}, {"models", list_models},
-    {"machines", list_machines},     {"backends", list_backends},
-    {"transports", list_transports}, {"exports", list_exports}};
+constexpr Kind kKinds[] = {{"suites", list_suites},
+                           {"implementations", list_implementations},
+                           {"objectives", list_objectives},
+                           {"options", list_options},
+                           {"mutants", list_mutants},
+                           {"invariants", list_invariants},
+                           {"keys", list_keys},
+                           {"frameworks", list_frameworks},
+                           {"models", list_models},
+                           {"machines", list_machines},
+                           {"backends", list_backends},
+                           {"transports", list_transports},
+                           {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
   for (const Kind& kind : kKinds) {
@@ -213,8 +227,10 @@ ExitCode run_markdown(const std::string& what) {
     print("{}", format_mutants_page());
   } else if (what == "options") {
     print("{}", format_options_page());
+  } else if (what == "invariants") {
+    print("{}", format_invariants_page());
   } else {
-    throw Error(ErrorCode::usage, "--markdown is for list mutants and list options");
+    throw Error(ErrorCode::usage, "--markdown is for list mutants, options and invariants");
   }
   return ExitCode::ok;
 }
@@ -231,20 +247,24 @@ void add_list_command(CLI::App& app, Action& action) {
   auto what = std::make_shared<std::string>();
   auto load = std::make_shared<LoadFlags>();
   auto is_markdown = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("list",
-                                         "print the suites, implementations, objectives, their "
-                                         "options, mutants, case keys, frameworks, models, "
-                                         "machines, backends, transports or exports");
+  CLI::App* command =
+      app.add_subcommand("list",
+                         "print the suites, implementations, objectives, their "
+                         "options, mutants, invariants, case keys, frameworks, models, "
+                         "machines, backends, transports or exports");
   command
-      ->add_option("what", *what,
-                   "suites, implementations, objectives, options, mutants, keys, frameworks, "
-                   "models, machines, "
-                   "backends, transports or exports")
+      ->add_option(
+          "what", *what,
+          "suites, implementations, objectives, options, mutants, invariants, keys, frameworks, "
+          "models, machines, "
+          "backends, transports or exports")
       ->required();
   add_cases_flag(*command);
   add_load_flags(*command, *load);
-  command->add_flag("--markdown", *is_markdown,
-                    "of mutants and options: the tables of docs/mutants.md and docs/objectives.md");
+  command->add_flag(
+      "--markdown", *is_markdown,
+      "of mutants, options and invariants: the tables of docs/mutants.md, docs/objectives.md "
+      "and docs/verification.md");
   command->callback([what, load, is_markdown, &action] {
     action = [what, load, is_markdown] {
       if (*is_markdown) return run_markdown(*what);

@@ -34,8 +34,8 @@ void HeapCheck::note(const std::string& phase, const HeapWatch& heap) {
 }
 
 void HeapCheck::add_to(PackFindings& findings) const {
-  if (!not_run_.empty()) return findings.add_not_run(kMemoryFromDevice, not_run_);
-  findings.add_invariant(kMemoryFromDevice, found_.empty(), found_);
+  if (!not_run_.empty()) return findings.add_not_run(InvariantId::memory_from_device, not_run_);
+  findings.add_invariant(InvariantId::memory_from_device, found_.empty(), found_);
 }
 
 }  // namespace lossgrid

@@ -112,16 +112,17 @@ class LogitsTensors final : public RankTensors {
     const auto where = [&](std::int64_t count) {
       return describe_misplaced(count, found.first_misplaced);
     };
-    findings.add_invariant("every_element_written", found.not_written == 0,
+    findings.add_invariant(InvariantId::every_element_written, found.not_written == 0,
                            where(found.not_written));
-    findings.add_invariant("masked_rows_zero", found.nonzero_masked == 0,
+    findings.add_invariant(InvariantId::masked_rows_zero, found.nonzero_masked == 0,
                            where(found.nonzero_masked));
-    findings.add_invariant("padded_vocab_zero", found.nonzero_padding == 0,
+    findings.add_invariant(InvariantId::padded_vocab_zero, found.nonzero_padding == 0,
                            where(found.nonzero_padding));
   }
 
-  std::vector<std::string> gradient_invariants() const override {
-    return {"every_element_written", "masked_rows_zero", "padded_vocab_zero"};
+  std::vector<InvariantId> gradient_invariants() const override {
+    return {InvariantId::every_element_written, InvariantId::masked_rows_zero,
+            InvariantId::padded_vocab_zero};
   }
 
   std::vector<double> row_gradient() const override {

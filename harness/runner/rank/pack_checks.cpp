@@ -85,28 +85,28 @@ void PackChecks::describe_failed_entropies(const LossOutputs& outputs,
 /// Adds the invariants log p <= 0 and 0 <= H <= ln V, whatever the truth is.
 void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings) const {
   // Adds the invariant that `holds` is true for the value of every row that has a truth.
-  const auto check_rows = [&](const std::string& name, bool is_given, std::span<const float> values,
+  const auto check_rows = [&](InvariantId id, bool is_given, std::span<const float> values,
                               const auto& holds) {
-    if (problem.spec.head != Head::lm) return findings.add_not_run(name, kNoVocabulary);
-    if (!is_given) return findings.add_not_run(name, kNotGiven);
+    if (problem.spec.head != Head::lm) return findings.add_not_run(id, kNoVocabulary);
+    if (!is_given) return findings.add_not_run(id, kNotGiven);
     for (std::size_t k = 0; k < places.rows.size(); ++k) {
       const RowPlace& place = places.rows[k];
       if (place.row < 0 || !has_logprob(problem, truth.truth.rows[place.row])) continue;
       if (holds(truth.truth.rows[place.row], values[k])) continue;
-      findings.add_invariant(name, false,
+      findings.add_invariant(id, false,
                              fmt::format("rank {}, sequence {}, token {}: {}", rank, place.sequence,
                                          place.offset, values[k]));
       return;
     }
-    findings.add_invariant(name, true, "");
+    findings.add_invariant(id, true, "");
   };
-  check_rows("logprobs_nonpositive", given.logprobs, outputs.tokens.logprobs,
+  check_rows(InvariantId::logprobs_nonpositive, given.logprobs, outputs.tokens.logprobs,
              [&](const RowTruth& row, double x) {
                return x <= positive_logprob_bound(row, truth.serial_adds);
              });
   if (!loss_problem.row_statistics()) return;
   const double most = std::log(static_cast<double>(problem.spec.vocab));
-  check_rows("entropy_in_range", given.entropy, outputs.tokens.terms[RowTerm::entropy],
+  check_rows(InvariantId::entropy_in_range, given.entropy, outputs.tokens.terms[RowTerm::entropy],
              [&](const RowTruth& row, double x) {
                const double bound = entropy_bound(row, truth.serial_adds);
                return x >= -bound && x <= most + bound;
@@ -115,17 +115,17 @@ void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings
 
 void PackChecks::check_gradients(const RankTensors& tensors, PackFindings& findings) const {
   if (given.gradients) return tensors.check(truth, findings);
-  for (const std::string& name : tensors.gradient_invariants()) {
-    findings.add_not_run(name, kNotGiven);
+  for (const InvariantId id : tensors.gradient_invariants()) {
+    findings.add_not_run(id, kNotGiven);
   }
 }
 
 void PackChecks::check_memory(bool inputs_as_before, Device& device, PackFindings& findings,
                               const std::string& changed) {
   const std::vector<std::string> broken = device.take_broken_guards();
-  findings.add_invariant("guard_bands_intact", broken.empty(),
+  findings.add_invariant(InvariantId::guard_bands_intact, broken.empty(),
                          fmt::format("written outside of: {}", join(broken, ", ")));
-  findings.add_invariant("inputs_unmodified", inputs_as_before,
+  findings.add_invariant(InvariantId::inputs_unmodified, inputs_as_before,
                          changed.empty() ? "the implementation wrote to its inputs"
                                          : "the function changed " + changed +
                                                ", which its declaration does not allow");

@@ -18,6 +18,7 @@
 #include "harness/verify/checks/shard_checks.h"
 #include "harness/verify/diagnosis/failed_entropies.h"
 #include "harness/verify/diagnosis/failed_logprobs.h"
+#include "reports/record/invariants.h"
 
 namespace lossgrid {
 
@@ -29,7 +30,7 @@ struct RankCounts {
 
 /// Condition that outputs must meet whatever the truth is.
 struct Invariant {
-  std::string name;
+  InvariantId id;
   enum class Status { passed, failed, not_run } status = Status::passed;
   std::string detail = {};  // reason of failed and not_run
 };
@@ -44,7 +45,7 @@ struct PackFindings {
   FailedEntropies failed_entropies;             // and of that of the entropies
   std::optional<GradientFindings> grad_logits;  // the one of the two that the pack starts from
   std::optional<LinearFindings> grad_hidden;
-  std::vector<Invariant> invariants;  // the same names in the same order for all packs and ranks
+  std::vector<Invariant> invariants;
 
   std::int64_t input_bytes = 0;
   // By phase: "plan", "forward", "backward".
@@ -67,8 +68,8 @@ struct PackFindings {
   std::vector<double> row_gradient;  // [T_c, V_t] of logits, or [hidden_rows, H] of hidden states
 
   /// Adds an invariant; `detail` is kept where it does not hold.
-  void add_invariant(const std::string& name, bool holds, const std::string& detail);
-  void add_not_run(const std::string& name, const std::string& reason);
+  void add_invariant(InvariantId id, bool holds, const std::string& detail);
+  void add_not_run(InvariantId id, const std::string& reason);
 };
 
 /// Returns "3 elements, first: rank 0, sequence 1, token 2, vocab id 7". A row of hidden states has

@@ -85,11 +85,11 @@ class PackTrial {
         as_before && changed_inputs_.empty(), device_, result_,
         join(std::vector<std::string>(changed_inputs_.begin(), changed_inputs_.end()), ", "));
     result_.add_invariant(
-        "one_microbatch_in_memory", left_bytes == 0,
+        InvariantId::one_microbatch_in_memory, left_bytes == 0,
         fmt::format("rank {} still holds {} bytes of a microbatch before", rank_.rank, left_bytes));
     heap_.add_to(result_);
     if (description_.is_external) {
-      result_.add_invariant("evaluation_as_training", evaluation_.empty(),
+      result_.add_invariant(InvariantId::evaluation_as_training, evaluation_.empty(),
                             fmt::format("rank {}: {}", rank_.rank, evaluation_));
     }
     add_foreign_writes();
@@ -217,7 +217,7 @@ class PackTrial {
     }
     compare_with_first_run();
     if (alone) {
-      result_.add_not_run("microbatches_in_flight", alone->text);
+      result_.add_not_run(InvariantId::microbatches_in_flight, alone->text);
     } else {
       check_in_flight(first_gradient);
     }
@@ -242,7 +242,7 @@ class PackTrial {
       if (!apart) apart = distance_in_flight(weight_first, weight_again, roundings);
     }
     result_.add_invariant(
-        "microbatches_in_flight", !apart,
+        InvariantId::microbatches_in_flight, !apart,
         fmt::format("rank {}: the gradient is off by {:.2g} of its norm if a second microbatch has "
                     "its forward before this one's backward (1F1B): state outside of the plan?",
                     rank_.rank, apart.value_or(0)));
@@ -253,7 +253,7 @@ class PackTrial {
     const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get());
     if (foreign == nullptr || foreign->broken_guards().empty()) return;
     for (Invariant& invariant : result_.invariants) {
-      if (invariant.name != "guard_bands_intact") continue;
+      if (invariant.id != InvariantId::guard_bands_intact) continue;
       invariant.status = Invariant::Status::failed;
       invariant.detail = fmt::format("rank {} wrote outside of: {}", rank_.rank,
                                      join(foreign->broken_guards(), ", "));
@@ -265,7 +265,7 @@ class PackTrial {
     if (foreign == nullptr) return;
     const std::optional<std::string> left = foreign->end();
     if (!left) return;
-    result_.add_invariant("plan_frees_its_memory", left->empty(),
+    result_.add_invariant(InvariantId::plan_frees_its_memory, left->empty(),
                           fmt::format("rank {}: its end left {}", rank_.rank, *left));
   }
 
@@ -289,7 +289,7 @@ class PackTrial {
 
   void check_shift_invariance() {
     restore_inputs();
-    Invariant invariant{.name = "shift_invariance"};
+    Invariant invariant{.id = InvariantId::shift_invariance};
     if (const std::optional<SkipReason> reason = shift_logits()) {
       invariant.status = Invariant::Status::not_run;
       invariant.detail = reason->text;

@@ -99,7 +99,7 @@ void fields(A& archive, Cost& cost) {
 
 template <typename A>
 void fields(A& archive, Invariant& invariant) {
-  archive(invariant.name, invariant.status, invariant.detail);
+  archive(invariant.id, invariant.status, invariant.detail);
 }
 
 template <typename A>

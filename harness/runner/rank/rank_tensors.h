@@ -73,7 +73,7 @@ class RankTensors {
   /// the last pack; adds invariants.
   virtual void check(const GradientTruth& truth, PackFindings& findings) const = 0;
   /// Returns the names of the invariants that check() adds, in its order.
-  virtual std::vector<std::string> gradient_invariants() const = 0;
+  virtual std::vector<InvariantId> gradient_invariants() const = 0;
   /// Returns the gradient of the rank's rows, [T_c, V_t] or [hidden_rows, H].
   virtual std::vector<double> row_gradient() const = 0;
   /// Returns the gradients of weight and bias behind renew_gradients() and a second run, and those

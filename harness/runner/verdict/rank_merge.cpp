@@ -68,29 +68,34 @@ void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
   }
 }
 
-void add_invariant(TrialRecord& record, const std::string& name, bool holds,
-                   const std::string& detail) {
-  record.invariants.push_back({name, holds ? "passed" : "failed", holds ? "" : detail});
+void add_invariant(TrialRecord& record, InvariantId id, bool holds, const std::string& detail) {
+  record.invariants.push_back({name(id), holds ? "passed" : "failed", holds ? "" : detail});
 }
 
-/// Adds the first failure of every invariant. All ranks checked the same invariants of all their
-/// packs in the same order.
+/// Adds the first failure of every invariant of a rank, in the order in which packs have them.
 void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& ranks,
                            TrialRecord& record) {
-  const std::vector<Invariant>& first = ranks[grid.first_of_last_stage()].packs[0].invariants;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    const Invariant* worst = &first[i];
-    for (const RankResult& rank : ranks) {
-      for (const PackFindings& pack : rank.packs) {
-        const bool first_failure = pack.invariants[i].status == Invariant::Status::failed &&
-                                   worst->status != Invariant::Status::failed;
-        if (first_failure) worst = &pack.invariants[i];
+  std::vector<Invariant> merged;
+  const auto add = [&](const RankResult& rank) {
+    for (const PackFindings& pack : rank.packs) {
+      for (const Invariant& found : pack.invariants) {
+        const auto same = std::find_if(merged.begin(), merged.end(), [&](const Invariant& other) {
+          return other.id == found.id;
+        });
+        if (same == merged.end()) {
+          merged.push_back(found);
+        } else if (found.status == Invariant::Status::failed && same->status != found.status) {
+          *same = found;
+        }
       }
     }
-    InvariantRecord merged{worst->name, "passed", worst->detail};
-    if (worst->status == Invariant::Status::failed) merged.status = "failed";
-    if (worst->status == Invariant::Status::not_run) merged.status = "not_run";
-    record.invariants.push_back(merged);
+  };
+  for (std::size_t r = grid.first_of_last_stage(); r < ranks.size(); ++r) add(ranks[r]);
+  for (const Invariant& invariant : merged) {
+    InvariantRecord one{name(invariant.id), "passed", invariant.detail};
+    if (invariant.status == Invariant::Status::failed) one.status = "failed";
+    if (invariant.status == Invariant::Status::not_run) one.status = "not_run";
+    record.invariants.push_back(one);
   }
 }
 
@@ -121,17 +126,17 @@ std::string row_that_does_not_add_up(const TrialSetup& setup,
 
 void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                     TrialRecord& record) {
-  const std::string name = "gradient_rows_sum_to_zero";
+  constexpr InvariantId kId = InvariantId::gradient_rows_sum_to_zero;
   if (setup.problem->spec.hidden > 0) {
-    record.invariants.push_back({name, "not_run", "starts from hidden states"});
+    record.invariants.push_back({name(kId), "not_run", "starts from hidden states"});
     return;
   }
   if (!setup.implementation->describe().outputs.gradients) {
-    record.invariants.push_back({name, "not_run", "the implementation returns no gradient"});
+    record.invariants.push_back({name(kId), "not_run", "the implementation returns no gradient"});
     return;
   }
   const std::string row = row_that_does_not_add_up(setup, ranks);
-  add_invariant(record, name, row.empty(), row);
+  add_invariant(record, kId, row.empty(), row);
 }
 
 /// Returns the first rank of the group that works on the same rows: all of it must hold the same
@@ -195,20 +200,20 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
       }
     }
   }
-  add_invariant(record, "same_bits_on_all_ranks", detail.empty(), detail);
-  const std::string owns = "owned_labels_sum_to_valid_tokens";
+  add_invariant(record, InvariantId::same_bits_on_all_ranks, detail.empty(), detail);
+  constexpr InvariantId kOwns = InvariantId::owned_labels_sum_to_valid_tokens;
   if (setup.implementation->describe().outputs.owned_labels) {
-    add_invariant(record, owns, owned == record.valid_tokens,
+    add_invariant(record, kOwns, owned == record.valid_tokens,
                   fmt::format("ranks own {} labels, the batch has {} valid tokens", owned,
                               record.valid_tokens));
   } else {
-    record.invariants.push_back({owns, "not_run", "the implementation does not count them"});
+    record.invariants.push_back({name(kOwns), "not_run", "the implementation does not count them"});
   }
 }
 
 bool took_memory_from_heap(const TrialRecord& record) {
   return std::any_of(record.invariants.begin(), record.invariants.end(), [](const auto& invariant) {
-    return invariant.name == kMemoryFromDevice && invariant.status == "failed";
+    return invariant.name == name(InvariantId::memory_from_device) && invariant.status == "failed";
   });
 }
 

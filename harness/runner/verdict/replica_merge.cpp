@@ -72,8 +72,8 @@ std::optional<ReplicaFindings> merged_gradient(const std::vector<RankResult>& ra
   return merged;
 }
 
-void add_replica_invariant(TrialRecord& record, const char* name, const std::string& detail) {
-  record.invariants.push_back({name, detail.empty() ? "passed" : "failed", detail});
+void add_replica_invariant(TrialRecord& record, InvariantId id, const std::string& detail) {
+  record.invariants.push_back({name(id), detail.empty() ? "passed" : "failed", detail});
 }
 
 std::string misfit_of_slices(const ReplicaFindings& found) {
@@ -142,17 +142,18 @@ ReplicaFacts loss_facts(const TrialSetup& setup, const std::vector<RankResult>& 
 void merge_replicas(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                     TrialRecord& record) {
   if (weight_gradient_parts(setup) == WeightGradientParts::summands) return;
-  add_replica_invariant(record, kSameLossOnReplicas, difference_of_reports(setup, ranks));
+  add_replica_invariant(record, InvariantId::same_loss_on_replicas,
+                        difference_of_reports(setup, ranks));
   const std::optional<ReplicaFindings> gradient = merged_gradient(ranks);
   if (!gradient) return;
   add_replica_invariant(
-      record, kSameGradientOnReplicas,
+      record, InvariantId::same_gradient_on_replicas,
       gradient->different == 0
           ? ""
           : fmt::format("ranks hold other bits of {} elements of the weight's gradient, first: {}",
                         gradient->different, gradient->first_different));
   if (weight_gradient_parts(setup) == WeightGradientParts::slices) {
-    add_replica_invariant(record, kGradientSlicesCover, misfit_of_slices(*gradient));
+    add_replica_invariant(record, InvariantId::gradient_slices_cover, misfit_of_slices(*gradient));
   }
 }
 

@@ -22,8 +22,4 @@ std::vector<ReplicaFacts> replica_facts(const TrialSetup& setup,
                                         const std::vector<RankResult>& ranks,
                                         const TrialRecord& record);
 
-inline constexpr const char* kSameGradientOnReplicas = "same_gradient_on_replicas";
-inline constexpr const char* kSameLossOnReplicas = "same_loss_on_replicas";
-inline constexpr const char* kGradientSlicesCover = "gradient_slices_cover";
-
 }  // namespace lossgrid

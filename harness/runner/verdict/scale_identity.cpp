@@ -11,6 +11,7 @@
 #include "harness/loss/framework_scale.h"
 #include "harness/problem/case/framework.h"
 #include "harness/runner/verdict/trial_verdict.h"
+#include "reports/record/invariants.h"
 
 namespace lossgrid {
 namespace {
@@ -48,7 +49,8 @@ void add_scale_identity(const TrialSetup& setup, TrialRecord& record) {
   if (!framework) return;
   const ScaleSizes sizes = scale_sizes(*setup.problem, setup.grid);
   const std::string wrong = wrong_weight(setup, *framework, sizes);
-  record.invariants.push_back({kScaleIdentity, wrong.empty() ? "passed" : "failed",
+  record.invariants.push_back({name(InvariantId::scale_identity),
+                               wrong.empty() ? "passed" : "failed",
                                describe_scale(*framework, sizes) + wrong});
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/text.h"
+#include "reports/record/invariants.h"
 #include "reports/text/table.h"
 
 namespace lossgrid {
@@ -61,7 +62,8 @@ void add_failed_checks(const std::vector<CheckRecord>& checks, std::vector<Verdi
 void add_failed_invariants(const std::vector<InvariantRecord>& invariants, bool that_explain,
                            std::vector<VerdictReason>& out) {
   for (const InvariantRecord& invariant : invariants) {
-    if (invariant.status != "failed" || (invariant.name == kScaleIdentity) != that_explain)
+    if (invariant.status != "failed" ||
+        (invariant.name == name(InvariantId::scale_identity)) != that_explain)
       continue;
     out.push_back({TrialStatus::failed, invariant.name + ": " + invariant.detail});
   }

@@ -58,7 +58,4 @@ void set_verdict(TrialRecord& record, const TrialFacts& facts);
 /// Returns the status of a timing that ended as a trial ends with `status`.
 TimingStatus timing_status(TrialStatus status);
 
-/// Invariant that explains why others do not hold: its reason comes first.
-inline constexpr const char* kScaleIdentity = "scale_identity";
-
 }  // namespace lossgrid
