@@ -2,6 +2,7 @@
 #include "impls/objectives/objective_options.h"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -60,70 +61,83 @@ std::string as_text(const std::optional<double>& number) {
 
 }  // namespace
 
-const std::string* OptionReader::begin(const char* option, const OptionText& text) const {
-  described_.push_back({option, text.effect, text.upstream, text.rule.text, "", "", {}, {}});
+const std::string* OptionReader::find(const char* option) const {
+  known_.push_back(option);
   const auto at = options_.find(option);
   return at == options_.end() ? nullptr : &at->second;
 }
 
-void OptionReader::end(std::string fallback, std::string value) const {
-  described_.back().fallback = std::move(fallback);
-  described_.back().value = std::move(value);
+void OptionReader::describe(const char* option, const OptionText& text,
+                            std::vector<std::string> choices, std::string fallback,
+                            std::string value) const {
+  described_.push_back({option,
+                        text.effect,
+                        text.upstream,
+                        text.rule.text,
+                        std::move(fallback),
+                        std::move(value),
+                        std::move(choices),
+                        {}});
 }
 
-void OptionReader::note_names(const OptionNames& names) const {
+void OptionReader::describe_names(const char* option, const OptionText& text,
+                                  const OptionNames& names, bool or_null, std::string fallback,
+                                  std::string value) const {
+  describe(option, text, {}, std::move(fallback), std::move(value));
   OptionDescription& described = described_.back();
   for (const OptionName& name : names) {
-    const std::string text = Json(name.name).dump();
-    described.choices.push_back(text);
-    if (*name.frameworks != 0) described.frameworks[text] = name.frameworks;
+    const std::string choice = Json(name.name).dump();
+    described.choices.push_back(choice);
+    if (*name.frameworks != 0) described.frameworks[choice] = name.frameworks;
   }
+  if (or_null) described.choices.emplace_back("null");
 }
 
-void OptionReader::require_rule(const NumberRule& rule, double value, const char* more) const {
+void OptionReader::require_rule(const char* option, const NumberRule& rule, double value,
+                                const char* more) const {
   if (rule.holds == nullptr || rule.holds(value) || !broken_.empty()) return;
-  broken_ = fmt::format("{} {}{}", described_.back().name, rule.text, more);
+  broken_ = fmt::format("{} {}{}", option, rule.text, more);
 }
 
 void OptionReader::read(const char* option, bool& member, const OptionText& text) const {
-  const std::string* given = begin(option, text);
-  described_.back().choices = {"true", "false"};
   const bool fallback = member;
-  if (given != nullptr) {
+  if (const std::string* given = find(option)) {
     const Json value = Json::parse(*given, nullptr, false);
     if (!value.is_boolean()) refuse(owner_, option, *given, "true or false");
     member = value.get<bool>();
   }
-  end(Json(fallback).dump(), Json(member).dump());
+  if (!describes()) return;
+  describe(option, text, {"true", "false"}, Json(fallback).dump(), Json(member).dump());
 }
 
 void OptionReader::read(const char* option, double& member, const OptionText& text) const {
-  const std::string* given = begin(option, text);
-  const std::string fallback = Json(member).dump();
-  described_.back().choices = {"0.0", fallback};
-  if (given != nullptr) {
+  const double fallback = member;
+  if (const std::string* given = find(option)) {
     const std::optional<double> value = as_number(*given);
     if (!value) refuse(owner_, option, *given, "a number");
     member = *value;
-    require_rule(text.rule, member, "");
+    require_rule(option, text.rule, member, "");
   }
-  end(fallback, Json(member).dump());
+  if (!describes()) return;
+  const std::string usual = Json(fallback).dump();
+  describe(option, text, {"0.0", usual}, usual, Json(member).dump());
 }
 
 void OptionReader::read(const char* option, std::optional<double>& member,
                         const OptionText& text) const {
-  const std::string* given = begin(option, text);
-  const std::string fallback = as_text(member);
-  described_.back().choices = {"null"};
-  if (member) described_.back().choices.push_back(fallback);
+  const std::optional<double> fallback = member;
+  const std::string* given = find(option);
   if (given != nullptr && is_null(*given)) {
     member = std::nullopt;
   } else if (given != nullptr) {
     member = as_number(*given);
     if (!member) refuse(owner_, option, *given, "a number or null");
-    require_rule(text.rule, *member, ", or null");
+    require_rule(option, text.rule, *member, ", or null");
   }
-  end(fallback, as_text(member));
+  if (!describes()) return;
+  std::vector<std::string> choices{"null"};
+  if (fallback) choices.push_back(as_text(fallback));
+  describe(option, text, std::move(choices), as_text(fallback), as_text(member));
 }
 
 bool OptionReader::flag(const char* option, const OptionText& text) const {
@@ -146,36 +160,36 @@ std::optional<double> OptionReader::optional_number(const char* option,
 
 std::size_t OptionReader::index(const char* option, std::size_t fallback, const OptionNames& names,
                                 const OptionText& text) const {
-  const std::string* given = begin(option, text);
-  note_names(names);
   std::size_t at = fallback;
-  if (given != nullptr) {
+  if (const std::string* given = find(option)) {
     const std::optional<std::size_t> found = as_one_of(*given, names);
     if (!found) refuse(owner_, option, *given, "one of " + joined(names));
     at = *found;
   }
-  end(Json(names[fallback].name).dump(), Json(names[at].name).dump());
+  if (describes()) {
+    describe_names(option, text, names, false, Json(names[fallback].name).dump(),
+                   Json(names[at].name).dump());
+  }
   return at;
 }
 
 std::optional<std::size_t> OptionReader::optional_index(const char* option,
                                                         const OptionNames& names,
                                                         const OptionText& text) const {
-  const std::string* given = begin(option, text);
-  note_names(names);
-  described_.back().choices.emplace_back("null");
+  const std::string* given = find(option);
   std::optional<std::size_t> at;
   if (given != nullptr && !is_null(*given)) {
     at = as_one_of(*given, names);
     if (!at) refuse(owner_, option, *given, "one of " + joined(names) + " or null");
   }
-  end("null", at ? Json(names[*at].name).dump() : "null");
+  if (describes()) {
+    describe_names(option, text, names, true, "null", at ? Json(names[*at].name).dump() : "null");
+  }
   return at;
 }
 
 void OptionReader::require_all_known() const {
-  std::vector<std::string> known;
-  for (const OptionDescription& option : described_) known.push_back(option.name);
+  const std::vector<std::string> known(known_.begin(), known_.end());
   require_known_options(options_, known, owner_);
   if (!broken_.empty()) throw_bad_input("{}: {}", owner_, broken_);
 }

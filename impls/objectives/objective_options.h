@@ -61,8 +61,15 @@ using OptionNames = std::vector<OptionName>;
 /// Reader of one objective's options. `options` and `owner` must outlive it. One thread.
 class OptionReader {
  public:
-  OptionReader(const ObjectiveOptions& options, std::string_view owner)
-      : options_(options), owner_(owner) {}
+  enum class Purpose {
+    values,
+    description,    // of the options that the values leave, too
+    documentation,  // of all: also those that exist beside others alone are read
+  };
+
+  OptionReader(const ObjectiveOptions& options, std::string_view owner,
+               Purpose purpose = Purpose::values)
+      : options_(options), owner_(owner), purpose_(purpose) {}
 
   /// Reads true or false, a finite number, or a finite number or null.
   void read(const char* option, bool& member, const OptionText& text) const;
@@ -98,23 +105,26 @@ class OptionReader {
   /// and for the first number that breaks its rule. Rules of combinations come behind it.
   void require_all_known() const;
 
-  /// Returns the options in the order of the calls above.
+  /// Returns the options in the order of the calls above; empty where values alone are read.
   const std::vector<OptionDescription>& described() const { return described_; }
 
-  /// True if all options are described: also those that exist beside others alone are read.
-  bool documents() const { return documents_; }
-  void document() { documents_ = true; }
+  bool documents() const { return purpose_ == Purpose::documentation; }
 
  private:
-  /// Begins the description of an option and returns its text in the case, or null if not given.
-  const std::string* begin(const char* option, const OptionText& text) const;
-  void end(std::string fallback, std::string value) const;
-  void note_names(const OptionNames& names) const;
-  void require_rule(const NumberRule& rule, double value, const char* more) const;
+  /// Returns the text of an option in the case, or null if it is not given.
+  const std::string* find(const char* option) const;
+  bool describes() const { return purpose_ != Purpose::values; }
+  void describe(const char* option, const OptionText& text, std::vector<std::string> choices,
+                std::string fallback, std::string value) const;
+  void describe_names(const char* option, const OptionText& text, const OptionNames& names,
+                      bool or_null, std::string fallback, std::string value) const;
+  void require_rule(const char* option, const NumberRule& rule, double value,
+                    const char* more) const;
 
   const ObjectiveOptions& options_;
   std::string_view owner_;
-  bool documents_ = false;
+  Purpose purpose_;
+  mutable std::vector<const char*> known_;
   mutable std::string broken_;  // the first rule that is
   mutable std::vector<OptionDescription> described_;
 };
@@ -130,15 +140,14 @@ ObjectiveEntry objective_entry(std::string kind, std::string summary, Read read,
     return make(values);
   };
   entry.describe = [read, kind](const ObjectiveOptions& options) {
-    const OptionReader reader(options, kind);
+    const OptionReader reader(options, kind, OptionReader::Purpose::description);
     read(reader);
     reader.require_all_known();
     return reader.described();
   };
   entry.document = [read, kind] {
     const ObjectiveOptions none;
-    OptionReader reader(none, kind);
-    reader.document();
+    const OptionReader reader(none, kind, OptionReader::Purpose::documentation);
     read(reader);
     return reader.described();
   };

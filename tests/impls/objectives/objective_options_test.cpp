@@ -117,7 +117,7 @@ TEST(ObjectiveOptions, NumbersKeepTheirRule) {
 
 TEST(ObjectiveOptions, DescriptionsHaveAllThatIsStated) {
   const Options options{{"a", "0.5"}, {"b", "\"y\""}};
-  const OptionReader reader(options, "kind");
+  const OptionReader reader(options, "kind", OptionReader::Purpose::description);
   reader.number("a", 1, {"effect", "upstream", kShare});
   reader.optional_index("b", kLetters, {});
   const OptionDescription& a = reader.described().front();
