@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS lossgrid RUNTIME DESTINATION bin)
 install(DIRECTORY cases/ DESTINATION share/lossgrid/cases)
-install(DIRECTORY python/lossgrid DESTINATION share/lossgrid/python FILES_MATCHING PATTERN "*.py"
+install(DIRECTORY python/lossgrid DESTINATION share/lossgrid/python FILES_MATCHING PATTERN "*.py" PATTERN "conventions.json"
                                                                     PATTERN "py.typed")
 install(DIRECTORY impls/frameworks/ DESTINATION share/lossgrid/frameworks
         FILES_MATCHING PATTERN "*.py" PATTERN "versions.json" PATTERN findings EXCLUDE)

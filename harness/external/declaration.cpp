@@ -3,15 +3,18 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/external/conventions.h"
 
 namespace lossgrid {
 namespace {
 
-/// Returns the value of `key`, one of `words`; the first if it is missing.
-std::string word(const nlohmann::json& json, const char* key,
-                 const std::vector<std::string>& words) {
+/// Returns the value of `key`, one of its words; the first if it is missing.
+std::string word(const nlohmann::json& json, const char* key) {
+  const std::vector<std::string>& words = convention_words(key);
   const std::string value = json.value(key, words.front());
   if (std::find(words.begin(), words.end(), value) == words.end()) {
     throw Error(ErrorCode::bad_input, unknown_name_message(key, value, words));
@@ -24,6 +27,28 @@ bool contains(const nlohmann::json& json, const char* key, const char* name) {
   return list != json.end() && std::find(list->begin(), list->end(), name) != list->end();
 }
 
+/// Returns the words of a list, each of which it may have.
+std::set<std::string, std::less<>> words_of(const nlohmann::json& json, const char* key) {
+  const std::vector<std::string> known = listed_words(key);
+  std::set<std::string, std::less<>> out;
+  for (const std::string word : json.value(key, nlohmann::json::array())) {
+    if (std::find(known.begin(), known.end(), word) == known.end()) {
+      throw Error(ErrorCode::bad_input, unknown_name_message(key, word, known));
+    }
+    out.insert(word);
+  }
+  return out;
+}
+
+bool has_word(const std::set<std::string, std::less<>>& given, const char* key,
+              std::string_view word) {
+  const std::vector<std::string> known = listed_words(key);
+  if (std::find(known.begin(), known.end(), word) == known.end()) {
+    throw Error(ErrorCode::internal, fmt::format("{} has no word '{}'", key, word));
+  }
+  return given.contains(word);
+}
+
 std::int64_t multiple(const nlohmann::json& json, const char* key, std::int64_t usual = 1) {
   const std::int64_t value = json.value(key, usual);
   if (value >= 1 && value <= 65536) return value;
@@ -32,24 +57,31 @@ std::int64_t multiple(const nlohmann::json& json, const char* key, std::int64_t 
 
 }  // namespace
 
+bool ExternalDeclaration::rounds_to(std::string_view word) const {
+  return has_word(rounds, "rounds", word);
+}
+
+bool ExternalDeclaration::takes_also(std::string_view word) const {
+  return has_word(takes, "takes", word);
+}
+
 ExternalDeclaration declaration_from(const nlohmann::json& json) {
   ExternalDeclaration out;
   try {
     out.name = json.at("name");
     out.summary = json.value("summary", "");
     out.file = json.value("file", "");
-    out.is_engine = word(json, "kind", {"implementation", "engine"}) == "engine";
-    const bool from_hidden = word(json, "inputs", {"logits", "hidden"}) == "hidden";
+    out.is_engine = word(json, "kind") == "engine";
+    const bool from_hidden = word(json, "inputs") == "hidden";
     out.inputs = from_hidden || out.is_engine ? InputKind::hidden : InputKind::logits;
     out.returns_logprobs =
         contains(json, "returns", "logprobs") || contains(json, "returns", "nll");
     out.returns_entropy = contains(json, "returns", "entropy");
     out.returns_loss = out.is_engine || contains(json, "returns", "loss");
-    const bool is_shard = word(json, "rows", {"shard", "pack", "padded"}) == "shard";
+    const bool is_shard = word(json, "rows") == "shard";
     out.rows = is_shard ? LogprobScope::shard : LogprobScope::pack;
-    out.gradient_summed_over_cp =
-        word(json, "gradient", {"own_part", "summed_over_cp"}) == "summed_over_cp";
-    const bool in_slices = word(json, "gradients", {"replicated", "zero", "fsdp"}) != "replicated";
+    out.gradient_summed_over_cp = word(json, "gradient") == "summed_over_cp";
+    const bool in_slices = word(json, "gradients") != "replicated";
     if (out.is_engine) {
       out.weight_gradient = in_slices ? WeightGradientParts::slices : WeightGradientParts::replicas;
     }
@@ -58,22 +90,8 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.overwrites_logits = contains(json, "overwrites", "logits");
     out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};
     out.serial_adds = static_cast<int>(multiple(json, "serial_adds", kSerialAddsOfLanes));
-    out.rounds_loss = contains(json, "rounds", "loss");
-    out.rounds_logits = contains(json, "rounds", "logits");
-    out.rounds_grad_logits = contains(json, "rounds", "grad_logits");
-    out.rounds_grad_weight = contains(json, "rounds", "grad_weight");
-    out.rounds_log_sum_exp = contains(json, "rounds", "log_sum_exp");
-    out.rounds_temperature = contains(json, "rounds", "temperature");
-    out.rounds_quotient = contains(json, "rounds", "quotient");
-    out.takes_terms = contains(json, "takes", "terms");
-    out.takes_transforms = contains(json, "takes", "transforms");
-    out.takes_sequence_temperatures = contains(json, "takes", "sequence_temperatures");
-    out.takes_teacher = contains(json, "takes", "teacher");
-    out.takes_teacher_hidden = contains(json, "takes", "teacher_hidden");
-    out.takes_sampling_mask = contains(json, "takes", "sampling_mask");
-    out.takes_values = contains(json, "takes", "values");
-    out.takes_bias = contains(json, "takes", "bias");
-    out.takes_layouts = contains(json, "takes", "layouts");
+    out.rounds = words_of(json, "rounds");
+    out.takes = words_of(json, "takes");
     out.has_chunks = json.value("has_chunks", false);
     out.has_supports = json.value("has_supports", false);
     out.has_cost = json.value("has_cost", false);

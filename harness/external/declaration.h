@@ -3,8 +3,11 @@
 // (python/PROTOCOL.md, DECLARATION), with every convention by name.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -40,22 +43,8 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   bool overwrites_logits = false;
   Padding padding;
   int serial_adds = kSerialAddsOfLanes;
-  bool rounds_loss = false;  // to the dtype of the inputs, as the next three
-  bool rounds_logits = false;
-  bool rounds_grad_logits = false;
-  bool rounds_grad_weight = false;
-  bool rounds_log_sum_exp = false;  // to float32
-  bool rounds_temperature = false;  // to bf16, as the next one
-  bool rounds_quotient = false;
-  bool takes_terms = false;       // row terms of the objective
-  bool takes_transforms = false;  // of the logits
-  bool takes_sequence_temperatures = false;
-  bool takes_teacher = false;         // its logits
-  bool takes_teacher_hidden = false;  // its hidden states and weight
-  bool takes_sampling_mask = false;
-  bool takes_values = false;   // of a head without a vocabulary
-  bool takes_bias = false;     // of the LM head
-  bool takes_layouts = false;  // of rows over CP, whichever
+  std::set<std::string, std::less<>> rounds;  // words of conventions.json, as the next one
+  std::set<std::string, std::less<>> takes;
   bool has_chunks =
       false;  // has a function that returns the chunks of rows of the weight's gradient
   bool has_supports = false;
@@ -65,6 +54,10 @@ struct ExternalDeclaration {  // NOLINT(bugprone-exception-escape): JSON moves w
   std::map<std::string, std::vector<nlohmann::json>> offers;
   std::map<std::string, std::string> details;  // for the report: packages, stand-ins
   nlohmann::json change;  // the change of a mutant (PROTOCOL.md, Mutants); else null
+
+  /// True if the list has the word. Throws internal for a word that the list cannot have.
+  bool rounds_to(std::string_view word) const;
+  bool takes_also(std::string_view word) const;
 };
 
 /// Reads a declaration. Throws bad_input for a value that is not of the protocol.

@@ -335,12 +335,12 @@ class External final : public LossImplementation, public DeclaresConventions {
     traits.outputs.terms = false;
     traits.outputs.owned_labels = false;
     if (!declaration_.returns_logprobs) traits.outputs.metrics.emplace();
-    traits.rounds_loss = declaration_.rounds_loss;
-    traits.rounds_logits = declaration_.rounds_logits;
-    traits.rounds_grad_weight = declaration_.rounds_grad_weight;
-    traits.rounds_log_sum_exp = declaration_.rounds_log_sum_exp;
-    traits.rounds_temperature = declaration_.rounds_temperature;
-    traits.rounds_quotient = declaration_.rounds_quotient;
+    traits.rounds_loss = declaration_.rounds_to("loss");
+    traits.rounds_logits = declaration_.rounds_to("logits");
+    traits.rounds_grad_weight = declaration_.rounds_to("grad_weight");
+    traits.rounds_log_sum_exp = declaration_.rounds_to("log_sum_exp");
+    traits.rounds_temperature = declaration_.rounds_to("temperature");
+    traits.rounds_quotient = declaration_.rounds_to("quotient");
     return traits;
   }
 
@@ -358,7 +358,7 @@ class External final : public LossImplementation, public DeclaresConventions {
   }
 
   DType grad_logits_dtype(const LossProblem& problem) const override {
-    const bool rounds = declaration_.rounds_grad_logits || declaration_.is_engine;
+    const bool rounds = declaration_.rounds_to("grad_logits") || declaration_.is_engine;
     return rounds ? problem.dtype : DType::f32;
   }
 

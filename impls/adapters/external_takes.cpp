@@ -41,20 +41,20 @@ std::optional<SkipReason> makes_no_such_loss(const ExternalDeclaration& declarat
   if (problem.objective.needs().draws) {
     return SkipReason{"the objective draws lots, by a rule of its own: returns=\"logprobs\""};
   }
-  if (problem.objective.needs().probability_weights && !declaration.takes_terms) {
+  if (problem.objective.needs().probability_weights && !declaration.takes_also("terms")) {
     return SkipReason{"the objective weighs tokens by their probability: takes=\"terms\""};
   }
   for (const RowTerm term : kAllRowTerms) {
     if (!problem.objective.loss_reads(term)) continue;
     if (term != RowTerm::divergence) {
-      if (declaration.takes_terms) continue;
+      if (declaration.takes_also("terms")) continue;
       return SkipReason{
           fmt::format("the loss depends on {} of a row: takes=\"terms\"", name(term))};
     }
-    if (problem.makes_teacher() && !declaration.takes_teacher_hidden) {
+    if (problem.makes_teacher() && !declaration.takes_also("teacher_hidden")) {
       return SkipReason{"takes no hidden states of a teacher: takes=\"teacher_hidden\""};
     }
-    if (!problem.makes_teacher() && !declaration.takes_teacher) {
+    if (!problem.makes_teacher() && !declaration.takes_also("teacher")) {
       return SkipReason{"takes no logits of a teacher: takes=\"teacher\""};
     }
   }
@@ -66,24 +66,24 @@ std::optional<SkipReason> makes_no_such_loss(const ExternalDeclaration& declarat
 std::optional<SkipReason> not_taken(const ExternalDeclaration& declaration,
                                     const LossProblem& problem) {
   const bool has_values = problem.objective.needs().head != Head::lm;
-  if (has_values && !declaration.takes_values) {
+  if (has_values && !declaration.takes_also("values")) {
     return SkipReason{"takes no head without a vocabulary: takes=\"values\""};
   }
-  if (problem.sampling.has_mask && !declaration.takes_sampling_mask) {
+  if (problem.sampling.has_mask && !declaration.takes_also("sampling_mask")) {
     return SkipReason{"takes no sampling mask: takes=\"sampling_mask\""};
   }
   const bool is_transformed = !problem.row_transform().is_identity() ||
                               (problem.from_hidden() && problem.transform.scale != 1);
-  if (is_transformed && !declaration.takes_transforms) {
+  if (is_transformed && !declaration.takes_also("transforms")) {
     return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
   }
-  if (problem.transform.by_sequence && !declaration.takes_sequence_temperatures) {
+  if (problem.transform.by_sequence && !declaration.takes_also("sequence_temperatures")) {
     return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
   }
-  if (problem.head.has_bias && !declaration.takes_bias) {
+  if (problem.head.has_bias && !declaration.takes_also("bias")) {
     return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
   }
-  if (problem.grid.cp_layout != CpLayout::zigzag && !declaration.takes_layouts) {
+  if (problem.grid.cp_layout != CpLayout::zigzag && !declaration.takes_also("layouts")) {
     return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
   }
   if (has_values) return std::nullopt;  // the number of a row is the value itself

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from lossgrid.conventions import RETURNS, WORDS, require_list
 from lossgrid.cost import Model
 from lossgrid.errors import BadInput
 from lossgrid.options import Option, Options, options_of
@@ -19,19 +20,6 @@ Function = Callable[..., Any]
 Supports = Callable[[Problem], Union[None, bool, str]]
 Chunks = Union[int, Callable[[Problem], int]]
 
-_ALLOWED: Dict[str, Tuple[str, ...]] = {
-    "inputs": ("logits", "hidden"),
-    "rows": ("shard", "pack", "padded"),
-    "gradient": ("own_part", "summed_over_cp"),
-    "gradients": ("replicated", "zero", "fsdp"),
-    "autograd": ("leaf", "nonleaf", "own"),
-    "vocab_split": ("ceil", "equal", "padded:-inf", "padded:-1e30"),
-}
-_RETURNS = (("logprobs",), ("nll",), ("loss",), ("logprobs", "entropy"), ("nll", "entropy"))
-_ROUNDED = ("loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", "temperature",
-            "quotient")
-_TAKEN = ("terms", "transforms", "sequence_temperatures", "teacher", "teacher_hidden", "bias",
-          "layouts", "sampling_mask", "values")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
@@ -111,7 +99,7 @@ def _register(new: Declaration) -> None:
 
 
 def _one_of(name: str, argument: str, value: Any) -> str:
-    allowed = _ALLOWED[argument]
+    allowed = WORDS[argument]
     if value not in allowed:
         raise BadInput(f"{name}: {argument}={value!r} is not one of " +
                        ", ".join(repr(word) for word in allowed))
@@ -120,8 +108,8 @@ def _one_of(name: str, argument: str, value: Any) -> str:
 
 def _returns(name: str, value: Any) -> Tuple[str, ...]:
     names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, (tuple, list)) or tuple(names) not in _RETURNS:
-        allowed = ", ".join(repr(one[0] if len(one) == 1 else one) for one in _RETURNS)
+    if not isinstance(names, (tuple, list)) or tuple(names) not in RETURNS:
+        allowed = ", ".join(repr(one[0] if len(one) == 1 else one) for one in RETURNS)
         raise BadInput(f"{name}: returns={value!r} is not one of {allowed}")
     return tuple(names)
 
@@ -130,36 +118,6 @@ def _multiple(name: str, argument: str, value: Any) -> int:
     if type(value) is not int or not 1 <= value <= 65536:
         raise BadInput(f"{name}: {argument}={value!r} is not a whole number from 1 to 65536")
     return value
-
-
-def _rounds(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, (tuple, list)) or any(one not in _ROUNDED for one in names):
-        raise BadInput(f"{name}: rounds={value!r} names something else than " +
-                       ", ".join(repr(word) for word in _ROUNDED))
-    for one in names:
-        if one == "loss" and returned != ("loss",):
-            raise BadInput(f"{name}: rounds='loss' has no meaning without returns='loss'")
-        if one in ("temperature", "quotient") and inputs != "logits":
-            raise BadInput(f"{name}: rounds={one!r} has no meaning with inputs={inputs!r}")
-        if one in ("logits", "grad_logits", "grad_weight") and inputs != "hidden":
-            raise BadInput(f"{name}: rounds={one!r} has no meaning with inputs={inputs!r}")
-    return tuple(names)
-
-
-def _takes(name: str, value: Any, inputs: str, returned: Tuple[str, ...]) -> Tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, (tuple, list)) or any(one not in _TAKEN for one in names):
-        raise BadInput(f"{name}: takes={value!r} names something else than " +
-                       ", ".join(repr(word) for word in _TAKEN))
-    for one in ("terms", "teacher", "teacher_hidden", "values"):
-        if one in names and returned != ("loss",):
-            raise BadInput(f"{name}: takes={one!r} has no meaning without returns='loss'")
-    if "bias" in names and inputs != "hidden":
-        raise BadInput(f"{name}: takes='bias' has no meaning with inputs={inputs!r}")
-    if "sequence_temperatures" in names and "transforms" not in names:
-        raise BadInput(f"{name}: takes='sequence_temperatures' has no meaning without 'transforms'")
-    return tuple(names)
 
 
 def _chunks(name: str, value: Any, inputs: str) -> Chunks:
@@ -301,8 +259,8 @@ def implementation(
             scale=scale_text(called, scale), autograd=_one_of(called, "autograd", autograd),
             vocab_split=_one_of(called, "vocab_split", vocab_split),
             overwrites=_overwrites(called, overwrites, inputs),
-            rounds=_rounds(called, rounds, inputs, returned),
-            takes=_takes(called, takes, inputs, returned),
+            rounds=require_list("rounds", called, rounds, inputs, returned),
+            takes=require_list("takes", called, takes, inputs, returned),
             chunks=_chunks(called, chunks, inputs),
             sequence_multiple=_multiple(called, "sequence_multiple", sequence_multiple),
             pack_multiple=_multiple(called, "pack_multiple", pack_multiple),

@@ -11,6 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
+#include "harness/external/conventions.h"
 #include "harness/external/option_values.h"
 #include "harness/external/plugin/plugin_call.h"
 
@@ -89,24 +90,6 @@ bool lists(const nlohmann::json& list, const char* word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// Checks the words of `takes`, as those of the Python decorator are checked.
-void require_taken(const nlohmann::json& declaration) {
-  const nlohmann::json& takes = declaration.at("takes");
-  require_words(takes, "takes",
-                {"transforms", "sequence_temperatures", "sampling_mask", "bias", "teacher",
-                 "teacher_hidden", "layouts"});
-  for (const char* word : {"teacher", "teacher_hidden"}) {
-    if (!lists(takes, word) || lists(declaration.at("returns"), "loss")) continue;
-    throw_bad_input("takes '{}' has no meaning without returns 'loss'", word);
-  }
-  if (lists(takes, "bias") && declaration.at("inputs") != "hidden") {
-    throw_bad_input("takes 'bias' has no meaning without inputs 'hidden'");
-  }
-  if (lists(takes, "sequence_temperatures") && !lists(takes, "transforms")) {
-    throw_bad_input("takes 'sequence_temperatures' has no meaning without 'transforms'");
-  }
-}
-
 PluginOption read_option(const lossgrid_option& from, nlohmann::json& declaration) {
   PluginOption option{text_or(from.name, ""), text_or(from.type, ""), {}};
   if (option.name.empty()) throw_bad_input("an option has no name");
@@ -164,11 +147,7 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
         {"offers", nlohmann::json::object()}};
     if (from->serial_adds != 0) out.declaration["serial_adds"] = from->serial_adds;
     require_words(out.declaration["returns"], "returns", {"logprobs", "nll", "entropy", "loss"});
-    require_words(nlohmann::json::array({out.declaration["rows"]}), "rows", {"shard", "pack"});
-    require_words(out.declaration["overwrites"], "overwrites", {"logits"});
-    require_words(out.declaration["rounds"], "rounds",
-                  {"loss", "logits", "grad_logits", "grad_weight", "log_sum_exp"});
-    require_taken(out.declaration);
+    require_plugin_words(out.declaration);
     const auto returns = [&](const char* word) { return lists(out.declaration["returns"], word); };
     if (returns("logprobs") + returns("nll") + returns("loss") != 1 ||
         (returns("loss") && returns("entropy"))) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conventions that a loaded function may declare, from python/lossgrid/conventions.json, which
+// the Python package reads as well. A new word is a line there and the code that acts by it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace lossgrid {
+
+/// Returns the words of an argument that is one word ("inputs", "rows", ...), the default first.
+const std::vector<std::string>& convention_words(const std::string& key);
+
+/// Returns the words of a list ("rounds", "takes").
+std::vector<std::string> listed_words(const std::string& key);
+
+/// Checks the words of a plugin: those of "rows", "overwrites", "rounds" and "takes" that plugins
+/// take, and the declaration that words of "takes" need. Throws bad_input.
+void require_plugin_words(const nlohmann::json& declaration);
+
+}  // namespace lossgrid
