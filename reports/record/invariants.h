@@ -45,8 +45,7 @@ inline constexpr auto kInvariants = std::to_array<InvariantEntry>({
      "log-probabilities are at most 0; not run for heads without a vocabulary"},
     {InvariantId::entropy_in_range, "entropy_in_range",
      "entropies are in [0, ln V]; not run for heads without a vocabulary"},
-    {InvariantId::every_element_written, "every_element_written",
-     "every element of the outputs is written"},
+    {InvariantId::every_element_written, "every_element_written", "outputs are written completely"},
     {InvariantId::guard_bands_intact, "guard_bands_intact",
      "nothing is written outside of the buffers"},
     {InvariantId::inputs_unmodified, "inputs_unmodified",
@@ -69,30 +68,28 @@ inline constexpr auto kInvariants = std::to_array<InvariantEntry>({
     {InvariantId::owned_labels_sum_to_valid_tokens, "owned_labels_sum_to_valid_tokens",
      "each valid target is owned by exactly one TP rank"},
     {InvariantId::same_gradient_on_replicas, "same_gradient_on_replicas",
-     "of a train step (an engine): ranks that hold an element of the gradient hold the same bits "
-     "of it"},
+     "train step (engine): ranks that hold an element of the gradient hold the same bits of the "
+     "element"},
     {InvariantId::same_loss_on_replicas, "same_loss_on_replicas",
-     "of a train step: all ranks report the same loss, and those that report a metric the same "
+     "train step (engine): all ranks report the same loss, and ranks that report a metric the same "
      "one"},
     {InvariantId::gradient_slices_cover, "gradient_slices_cover",
-     "of a train step that leaves slices: every element is held, each by the same number of ranks, "
-     "and not by all of them"},
+     "train step that leaves slices: every element is held, each by the same number of ranks, and "
+     "not by all ranks"},
     {InvariantId::one_microbatch_in_memory, "one_microbatch_in_memory",
      "buffers of a microbatch are gone before the next one"},
     {InvariantId::microbatches_in_flight, "microbatches_in_flight",
-     "the gradient stays if another microbatch has its forward in front of this one's backward: "
-     "forward, forward, backward, backward, as in a pipeline with 1F1B; not run above 2^20 logits "
-     "or weights, nor where both passes are one call"},
+     "the gradient stays if another microbatch has its forward in front of this one's backward"},
     {InvariantId::evaluation_as_training, "evaluation_as_training",
-     "of loaded code: a forward pass without gradients returns what one with gradients does"},
+     "loaded code: a forward pass without gradients returns what one with gradients does"},
     {InvariantId::plan_frees_its_memory, "plan_frees_its_memory",
-     "of a plugin: the end of a plan frees all that it has allocated"},
+     "plugin: the end of a plan frees all that it has allocated"},
     {InvariantId::memory_from_device, "memory_from_device",
      "plan, forward and backward take no row or more from the heap, where no device accounts for "
      "it"},
     {InvariantId::scale_identity, "scale_identity",
-     "of a case with a framework: the factors of an implementation's own scale give the "
-     "framework's loss"},
+     "case with a framework: the factors of an implementation's own scale give the framework's "
+     "loss"},
 });
 
 inline std::string name(InvariantId id) {
