@@ -146,11 +146,10 @@ Divergence read_divergence(const OptionReader& reader) {
   divergence.beta = divergence.kind == Divergence::Kind::mixed ? mixed_kl_weight : jsd_beta;
   leave_out_side_without_weight(divergence);
   const bool zero_outside = reader.flag(
-      "zero_outside_topk",
-      {"where a teacher sends its top k alone: false renormalises p and q over these ids; "
-       "true keeps p of the whole vocabulary, and compares ln p with -100 at the other ids "
-       "(not for jsd)",
-       "NeMo-RL `zero_outside_topk`"});
+      "zero_outside_topk", {"for a teacher that sends its top k alone. false: renormalises p and q "
+                            "over these ids; true: keeps p of the whole vocabulary, and compares "
+                            "ln p with -100 at the other ids (not for jsd)",
+                            "NeMo-RL `zero_outside_topk`"});
   if (zero_outside && divergence.kind == Divergence::Kind::jsd) {
     throw_bad_input("distill: zero_outside_topk = true needs another kl_type than \"jsd\"");
   }
@@ -171,29 +170,28 @@ void read_clamped(const OptionReader& reader, DistillOptions& options) {
   }
   divergence.topk = Divergence::Topk::clamped;
   constexpr NumberRule kBelow0{"must be below 0", [](double x) { return x < 0; }};
-  divergence.log_prob_min =
+  divergence.log_prob_min = reader
+                                .optional_number("log_prob_min_clamp", -10,
+                                                 {"least logarithm of `forward_kl_topk`; null: no "
+                                                  "bound. A clamped logarithm has no gradient",
+                                                  "verl", kBelow0})
+                                .value_or(-kUnbounded);
+  options.least = 0;
+  options.most =
       reader
           .optional_number(
-              "log_prob_min_clamp", -10,
-              {"of `forward_kl_topk`: least logarithm; null: none. What is clamped has no "
-               "gradient",
-               "verl", kBelow0})
-          .value_or(-kUnbounded);
-  options.least = 0;
-  options.most = reader
-                     .optional_number("loss_max_clamp", 10,
-                                      {"of `forward_kl_topk`: largest loss of a token; null: none",
-                                       "verl", kAbove0})
-                     .value_or(kUnbounded);
+              "loss_max_clamp", 10,
+              {"largest loss of a token of `forward_kl_topk`; null: no bound", "verl", kAbove0})
+          .value_or(kUnbounded);
 }
 
 /// Reads whether TRL's tail stands for the ids that a teacher has not sent.
 void read_tail(const OptionReader& reader, Divergence& divergence) {
-  const bool adds = reader.flag(
-      "distillation_add_tail",
-      {"true: nothing is renormalised, and all ids that the teacher has not sent together "
-       "are one more id of p and q, of a probability of at least 1e-7",
-       "TRL `distillation_add_tail`, with the teacher's top k"});
+  const bool adds =
+      reader.flag("distillation_add_tail",
+                  {"true: p and q are not renormalised. All ids that the teacher has not sent are "
+                   "together one more id of p and q, with a probability of at least 1e-7",
+                   "TRL `distillation_add_tail`, with the teacher's top k"});
   if (!adds) return;
   if (!divergence.on_support()) {
     throw_bad_input(
@@ -206,11 +204,11 @@ void read_tail(const OptionReader& reader, Divergence& divergence) {
 DistillOptions read_distill(const OptionReader& reader) {
   DistillOptions options;
   options.divergence = read_divergence(reader);
-  const std::optional<std::size_t> mode = reader.optional_index(
-      "loss_mode", {"forward_kl_topk"},
-      {"`forward_kl_topk`: sum over the top k of q (ln q - ln p), nothing renormalised, of clamped "
-       "logarithms; a token's loss is at least 0",
-       "verl distillation `forward_kl_topk`"});
+  const std::optional<std::size_t> mode =
+      reader.optional_index("loss_mode", {"forward_kl_topk"},
+                            {"`forward_kl_topk`: sum over the top k of q (ln q - ln p) by clamped "
+                             "logarithms, not renormalised; a token's loss is at least 0",
+                             "verl distillation `forward_kl_topk`"});
   if (mode || reader.documents()) read_clamped(reader, options);
   read_tail(reader, options.divergence);
   return options;

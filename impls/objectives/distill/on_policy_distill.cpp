@@ -171,11 +171,10 @@ OnPolicyDistillOptions read_on_policy_distill(const OptionReader& reader) {
        "verl `loss_mode`, TRL SDFT"})];
   options.loss_max_clamp =
       reader
-          .optional_number(
-              "loss_max_clamp", 10,
-              {"bound of the loss of a token, which then has no gradient, for `score` of "
-               "d; null: none",
-               "verl", kAbove0})
+          .optional_number("loss_max_clamp", 10,
+                           {"bound of the loss of a token, or of d for `score`; a token that it "
+                            "bounds has no gradient; null: no bound",
+                            "verl", kAbove0})
           .value_or(std::numeric_limits<double>::infinity());
   return options;
 }

@@ -171,10 +171,11 @@ NllOptions read_nll_options(const OptionReader& reader) {
               {"c: adds c logsumexp² of every token", "Liger `lse_square_scale`, torchtitan",
                kNotNegative});
   options.weighs_by_probability =
-      reader.index("loss_type", 0, {"nll", "dft"},
-                   {"`dft`: a token's negative log-likelihood times its probability, which has no "
-                    "gradient (Dynamic Fine-Tuning); without the two terms above",
-                    "TRL SFT `loss_type`"}) == 1;
+      reader.index(
+          "loss_type", 0, {"nll", "dft"},
+          {"`dft`: a token's negative log-likelihood times its probability, which has no gradient "
+           "(Dynamic Fine-Tuning); without `label_smoothing` and `z_loss_coefficient`",
+           "TRL SFT `loss_type`"}) == 1;
   reader.require_all_known();
   if (options.weighs_by_probability &&
       (options.label_smoothing != 0 || options.z_loss_coefficient != 0)) {

@@ -153,7 +153,7 @@ ObjectiveTruth bradley_terry_truth(const BradleyTerryOptions& options, const Pac
 namespace {
 
 const Registered registered_bradley_terry{objective_entry(
-    "bradley_terry", "of a reward model: pairs of scores, with margins and centring",
+    "bradley_terry", "preference pairs of scores of a reward model, with margins and centring",
     [](const OptionReader& reader) { return BradleyTerryOptions::read(reader); },
     [](const BradleyTerryOptions& options) {
       return std::make_unique<BradleyTerryObjective<>>(options);

@@ -44,12 +44,12 @@ CpoOptions read_cpo_options(const OptionReader& reader) {
   reader.read("beta", o.beta, {"factor of a reward", "TRL `CPOTrainer`", kAbove0});
   o.loss_type =
       loss_types[reader.index("loss_type", 0, loss_types,
-                              {"of x, the sum of a sequence's log-probabilities: `sigmoid` (CPO), "
-                               "`hinge`; of their mean: `simpo`, whose u is beta (x - y) - "
-                               "`simpo_gamma`, and `ipo`",
+                              {"`sigmoid` (CPO) and `hinge` take x, the sum of a sequence's "
+                               "log-probabilities; `simpo` and `ipo` take their mean. `simpo` has "
+                               "u = beta (x - y) - `simpo_gamma`",
                                "TRL, Liger `simpo_loss`"})]
           .name;
-  reader.read("label_smoothing", o.label_smoothing, {"as of `dpo`", "TRL", kBelowHalf});
+  reader.read("label_smoothing", o.label_smoothing, {"as for `dpo`", "TRL", kBelowHalf});
   reader.read("simpo_gamma", o.simpo_gamma,
               {"margin of `simpo` that is not multiplied by beta", "TRL"});
   reader.read(
@@ -57,9 +57,9 @@ CpoOptions read_cpo_options(const OptionReader& reader) {
       {"above 0: (1 - exp(-alpha x)) / alpha in place of x (AlphaPO)", "TRL", kNotNegative});
   reader.read("cpo_alpha", o.cpo_alpha,
               {"weight of the chosen sequences' negative log-likelihood", "TRL", kNotNegative});
-  reader.read(
-      "sft_average_log_probs", o.sft_average_log_probs,
-      {"that by token; false: as a sum", "TRL: the mean over the chosen tokens of a microbatch"});
+  reader.read("sft_average_log_probs", o.sft_average_log_probs,
+              {"negative log-likelihood of the chosen sequences by token; false: as a sum",
+               "TRL: the mean over the chosen tokens of a microbatch"});
   reader.require_all_known();
   if (o.label_smoothing > 0 && o.loss_type != "sigmoid" && !o.is_simpo()) {
     throw_bad_input("cpo: loss_type = \"{}\" excludes a label_smoothing above 0", o.loss_type);

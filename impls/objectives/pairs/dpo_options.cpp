@@ -127,11 +127,10 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
   reader.read("discopop_tau", o.discopop_tau, {"tau of `discopop`", "TRL", kAbove0});
   reader.read("ipo_average_log_probs", o.ipo_average_log_probs,
               {"false: `ipo` of sums over tokens", "false: OpenRLHF; true: TRL, AReaL"});
-  reader.read(
-      "ld_alpha", o.ld_alpha,
-      {"weight, in log-ratios, of the tokens of a sequence beyond as many as the other one of "
-       "its pair has (length desensitising); not with `aot`",
-       "TRL", kShare});
+  reader.read("ld_alpha", o.ld_alpha,
+              {"weight in log-ratios of the tokens of a sequence beyond as many as the other "
+               "sequence of its pair has (length desensitising); not with `aot`",
+               "TRL", kShare});
   reader.read("f_divergence_type", o.f_divergence_type, names_of(divergence_names()),
               {"the score of a sequence's log-ratio x: `reverse_kl` x, `forward_kl` 1 - exp(-x), "
                "`js_divergence` ln 2 + ln s(x), `alpha_divergence` (exp((c - 1) x) - 1) / (c - 1), "
@@ -139,12 +138,11 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
                "TRL"});
   reader.read("f_alpha_divergence_coef", o.f_alpha_divergence_coef,
               {"c of `alpha_divergence`; 1: the reverse KL", "TRL"});
-  reader.read(
-      "use_weighting", o.use_weighting,
-      {"losses of pairs times the weights of both sequences, exp of the mean over their tokens "
-       "of log p - ln(sum p_v^2), which have no gradient (WPO); not with `aot` and "
-       "`aot_unpaired`",
-       "TRL"});
+  reader.read("use_weighting", o.use_weighting,
+              {"multiplies losses of pairs by the weights of both sequences (WPO). A weight is exp "
+               "of the mean over tokens of log p - ln(sum p_v^2), without gradient; not with `aot` "
+               "and `aot_unpaired`",
+               "TRL"});
   reader.require_all_known();
   const std::string& loss_type = loss_type_names()[static_cast<int>(o.loss_type)];
   if (o.ld_alpha && o.loss_type == DpoLossType::aot) {

@@ -72,17 +72,17 @@ class KtoTruth final : public PairTruth {
 
 KtoOptions KtoOptions::read(const OptionReader& reader) {
   KtoOptions o;
-  reader.read("beta", o.beta,
-              {"the loss is s(-beta (x - z0)) of a desirable example, s(beta (x - z0)) of another, "
-               "with the log-ratio x of an example and z0 the mean of those of the completions, at "
-               "least 0 and without a gradient",
-               "TRL, Liger `kto_loss`", kAbove0});
+  reader.read(
+      "beta", o.beta,
+      {"a desirable example has the loss s(-beta (x - z0)), another one s(beta (x - z0)). x is its "
+       "log-ratio. z0 is the mean log-ratio of the completions, at least 0 and without a gradient",
+       "TRL, Liger `kto_loss`", kAbove0});
   o.estimates_kl = reader.index("loss_type", 0, {"kto", "apo_zero_unpaired"},
                                 {"`apo_zero_unpaired`: z0 = 0", "TRL `loss_type`"}) == 0;
   reader.read("desirable_weight", o.desirable_weight,
               {"weight of desirable examples", "TRL", kNotNegative});
   reader.read("undesirable_weight", o.undesirable_weight,
-              {"weight of the others", "TRL", kNotNegative});
+              {"weight of the other examples", "TRL", kNotNegative});
   return o;
 }
 

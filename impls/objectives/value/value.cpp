@@ -14,8 +14,8 @@ ValueOptions read_value_options(const OptionReader& reader) {
       reader
           .optional_number(
               "cliprange_value", std::nullopt,
-              {"e: the larger loss of the value and of the value within e of its old "
-               "one; null: of the value alone",
+              {"e: the larger loss of the value and of the value within e of its old value; null: "
+               "the loss of the value alone",
                "verl `cliprange_value`, NeMo-RL `cliprange`, AReaL `value_eps_clip`", kNotNegative})
           .value_or(kNone);
   const bool is_huber =
@@ -78,7 +78,7 @@ void add_explained_variance(Metrics& metrics) {
 namespace {
 
 const Registered registered_value{objective_entry(
-    "value", "of a value head: clipped squares or Huber's loss of its distance from returns",
+    "value", "distance of the values of a value head from returns: clipped squares or Huber's loss",
     read_value_options,
     [](const ValueOptions& options) { return std::make_unique<ValueObjective<>>(options); })};
 

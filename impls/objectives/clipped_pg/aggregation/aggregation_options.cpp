@@ -18,8 +18,9 @@ constexpr NumberRule kGroup{"must be a whole number in [1, 2^31)", [](double x) 
 }  // namespace
 
 void AggregationOptions::read(const OptionReader& reader) {
-  reader.read("token_level_loss", token_level_loss,
-              {"mean over tokens; false: over sequences of their token means", "DAPO, GRPO"});
+  reader.read(
+      "token_level_loss", token_level_loss,
+      {"mean over tokens; false: mean over sequences of their means over tokens", "DAPO, GRPO"});
   reader.read("loss_agg_mode", loss_agg_mode,
               {"token-mean", "token-sum", "seq-mean-token-mean", "seq-mean-token-sum",
                "seq-mean-token-sum-norm", "prompt-mean", "token-mean-legacy"},

@@ -30,14 +30,15 @@ void RatioOptions::read(const OptionReader& reader) {
   reader.read("disable_ppo_ratio", disable_ppo_ratio,
               {"log-probability instead of the ratio", "REINFORCE; verl `gpg`"});
   reader.read("force_on_policy_ratio", force_on_policy_ratio,
-              {"previous := current log-probabilities, ratio 1"});
+              {"takes the current log-probabilities as the previous ones: the ratio is 1"});
   reader.read("log_ratio_min", log_ratio_min,
               {"lower bound of the logarithm of a ratio before its exponential, without gradient "
                "beyond it",
                "verl, SkyRL, OpenRLHF -20; torchtitan -10; none in NeMo-RL, TRL, AReaL", kBelow0});
-  reader.read("log_ratio_max", log_ratio_max,
-              {"upper bound of that logarithm",
-               "verl, SkyRL, OpenRLHF 20; torchtitan 10; none in NeMo-RL, TRL, AReaL", kAbove0});
+  reader.read(
+      "log_ratio_max", log_ratio_max,
+      {"upper bound of the logarithm of a ratio before its exponential, without gradient beyond it",
+       "verl, SkyRL, OpenRLHF 20; torchtitan 10; none in NeMo-RL, TRL, AReaL", kAbove0});
   reader.read("use_cispo", use_cispo,
               {"clipped ratio as a weight without gradient", "CISPO, MiniMax-M1"});
   reader.read(
@@ -48,13 +49,13 @@ void RatioOptions::read(const OptionReader& reader) {
   reader.read("sequence_level_importance_ratios", sequence_level_importance_ratios,
               {"one ratio for a sequence, the geometric mean of its tokens'", "GSPO"});
   reader.read("gspo_token", gspo_token,
-              {"that ratio with the gradient of the token's own log-probability alone; "
-               "`log_ratio_max=10` is verl's",
+              {"the ratio of the sequence with the gradient of the token's own log-probability "
+               "alone; verl has `log_ratio_max=10`",
                "GSPO-token: verl, SkyRL `gspo`"});
   reader.read("prox_logp_method", prox_logp_method, {"recompute", "loglinear", "linear"},
-              {"the [proximal policy](#approximated-proximal-policy), to which the ratio is taken: "
-               "`recompute` the input `prev_logprobs`; the others between the generating and the "
-               "current policy, by their versions, without gradient",
+              {"the [proximal policy](#approximated-proximal-policy), to which the ratio is taken. "
+               "`recompute`: the input `prev_logprobs`; the others: between the generating and the "
+               "current policy by their versions, without gradient",
                "AReaL `prox_logp_method`; linear: its `ProxApproxMethod`"});
   reader.read("current_version", current_version,
               {"version of the current policy, for `loglinear` and `linear`",

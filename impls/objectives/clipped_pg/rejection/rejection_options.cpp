@@ -36,35 +36,34 @@ constexpr RejectionName kRejections[] = {
 void RejectionOptions::read(const OptionReader& reader) {
   OptionNames names;
   for (const RejectionName& rejection : kRejections) names.emplace_back(rejection.name);
-  const std::optional<std::size_t> rule =
-      reader.optional_index("rollout_rs", names,
-                            {"drops the policy term, denominators stay: of tokens (`token_k1`, "
-                             "...), or of sequences by sum, "
-                             "mean or maximum (`seq_sum_k1`, ...) of k1, the log weight, k2 or k3",
-                             "verl `rollout_rs`; `seq_sum_k1` and `seq_mean_k1` are SkyRL's "
-                             "product and geometric masks"});
+  const std::optional<std::size_t> rule = reader.optional_index(
+      "rollout_rs", names,
+      {"drops the policy term of tokens (`token_k1`, ...), or of sequences by sum, mean or maximum "
+       "(`seq_sum_k1`, ...) of k1 (the log weight), k2 or k3; denominators stay",
+       "verl `rollout_rs`; `seq_sum_k1` and `seq_mean_k1` are SkyRL's "
+       "product and geometric masks"});
   if (rule) {
     rejection_level = kRejections[*rule].level;
     rejection_statistic = kRejections[*rule].statistic;
   }
   reader.read("rollout_rs_threshold", rollout_rs_threshold,
-              {"upper bound of what `rollout_rs` looks at; of k1 that of the weight",
+              {"upper bound of the statistic of `rollout_rs`; for k1 the upper bound of the weight",
                "verl `rollout_rs_threshold`"});
   reader.read("rollout_rs_threshold_min", rollout_rs_threshold_min,
-              {"lower bound of the weight, of k1 alone"});
+              {"lower bound of the weight, for k1 alone"});
+  reader.read("veto_ratio_min", veto_ratio_min,
+              {"a token with a weight below it drops its sequence", "SkyRL outlier mask, verl veto",
+               kAbove0});
   reader.read(
-      "veto_ratio_min", veto_ratio_min,
-      {"a token with a weight below drops its sequence", "SkyRL outlier mask, verl veto", kAbove0});
-  reader.read("veto_ratio_max", veto_ratio_max,
-              {"a token with a weight above drops its sequence", "SkyRL outlier mask, verl veto"});
-  reader.read(
-      "off_policy_mask_threshold", off_policy_mask_threshold,
-      {"drops tokens with negative advantages of sequences whose mean generation - current is "
-       "above",
-       "TRL `off_policy_mask_threshold`, OPSM"});
+      "veto_ratio_max", veto_ratio_max,
+      {"a token with a weight above it drops its sequence", "SkyRL outlier mask, verl veto"});
+  reader.read("off_policy_mask_threshold", off_policy_mask_threshold,
+              {"drops tokens with negative advantages of sequences whose mean generation - current "
+               "is above it",
+               "TRL `off_policy_mask_threshold`, OPSM"});
   reader.read("token_masks_first", token_masks_first,
-              {"weights and masks of a sequence are of the tokens that `rollout_rs` keeps; vetoes, "
-               "which come first, of all",
+              {"weights and masks of a sequence take the tokens that `rollout_rs` keeps; vetoes "
+               "come first and take all tokens",
                "SkyRL: veto, mask of tokens, weights, mask of sequences; false: verl, each of all "
                "tokens"});
 }

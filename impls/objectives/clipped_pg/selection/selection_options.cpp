@@ -25,14 +25,17 @@ void SelectionOptions::read(const OptionReader& reader) {
   reader.read("clip_cov_ratio", clip_cov_ratio,
               {"share of the tokens that `clip_cov` [selects](#selections-of-tokens)", "verl",
                kShareAbove0});
-  reader.read("clip_cov_lb", clip_cov_lb, {"lower bound of their covariance", "verl"});
-  reader.read("clip_cov_ub", clip_cov_ub, {"upper bound of their covariance", "verl"});
+  reader.read("clip_cov_lb", clip_cov_lb,
+              {"lower bound of the covariance of the candidates of `clip_cov`", "verl"});
+  reader.read("clip_cov_ub", clip_cov_ub,
+              {"upper bound of the covariance of the candidates of `clip_cov`", "verl"});
   reader.read("clip_cov_seed", clip_cov_seed,
-              {"of their lots", "stands for torch's generator", kSeed});
+              {"seed of the lots of `clip_cov`", "stands for torch's generator", kSeed});
   reader.read(
       "kl_cov_ratio", kl_cov_ratio,
       {"share of the tokens that `kl_cov` [selects](#selections-of-tokens)", "verl", kShareAbove0});
-  reader.read("ppo_kl_coef", ppo_kl_coef, {"weight of their penalty", "verl", kNotNegative});
+  reader.read("ppo_kl_coef", ppo_kl_coef,
+              {"weight of the penalty of `kl_cov`", "verl", kNotNegative});
   reader.read(
       "top_entropy_quantile", top_entropy_quantile,
       {"share of the tokens, those with the highest entropies, that keep their policy term: "

@@ -45,24 +45,25 @@ void require_truncation_fits(const ClippedPgOptions& o) {
 void WeightOptions::read(const OptionReader& reader) {
   reader.read("use_importance_sampling_correction", use_importance_sampling_correction,
               {"loss weighted by previous over generation probability", "AReaL decoupled loss"});
-  const std::optional<std::size_t> truncation = reader.optional_index(
-      "truncated_importance_sampling_type", {"tis", "icepop", "seq-mask-tis"},
-      {"`tis` clamps those weights, `icepop` drops tokens, `seq-mask-tis` sequences"});
+  const std::optional<std::size_t> truncation =
+      reader.optional_index("truncated_importance_sampling_type", {"tis", "icepop", "seq-mask-tis"},
+                            {"truncation of the importance weights: `tis` clamps them, `icepop` "
+                             "drops tokens, `seq-mask-tis` drops sequences"});
   truncated_importance_sampling_type =
       truncation ? static_cast<Truncation>(*truncation + 1) : Truncation::none;
   reader.read("truncated_importance_sampling_ratio", truncated_importance_sampling_ratio,
-              {"upper bound of those weights", "verl `tis_imp_ratio_cap`"});
+              {"upper bound of the importance weights", "verl `tis_imp_ratio_cap`"});
   reader.read("truncated_importance_sampling_ratio_min", truncated_importance_sampling_ratio_min,
-              {"their lower bound"});
-  reader.read(
-      "rollout_is", rollout_is, {"token", "sequence", "geometric"},
-      {"those weights of `token`, `sequence` (their product) or `geometric` (its n-th root); "
-       "null: of sequences under sequence-level ratios",
-       "verl `rollout_is`; AReaL, mean of a sequence"});
+              {"lower bound of the importance weights"});
+  reader.read("rollout_is", rollout_is, {"token", "sequence", "geometric"},
+              {"importance weights of a `token`, of a `sequence` (the product of its tokens' "
+               "weights) or `geometric` (the n-th root of the product); null: of sequences under "
+               "sequence-level ratios, else of tokens",
+               "verl `rollout_is`; AReaL, mean of a sequence"});
   reader.read(
       "rollout_is_batch_normalize", rollout_is_batch_normalize,
-      {"divides those weights, truncated, by their mean over the valid tokens of the global "
-       "batch, or over its sequences with one; a mean of 1e-8 or less divides nothing",
+      {"divides the truncated importance weights by their mean over the valid tokens of the global "
+       "batch, or over its sequences with a valid token; a mean of 1e-8 or less divides nothing",
        "verl; in its bypass mode by microbatch"});
   reader.read(
       "nonfinite_generation_logprobs", nonfinite_generation_logprobs,
