@@ -18,7 +18,7 @@ import pytest
 
 from lossgrid.errors import BadInput
 from lossgrid.executable import find_executable
-from lossgrid.reports import joined
+from lossgrid.testing.reports import joined
 from lossgrid.testing.runs import Trial, TrialRuns, end_all, list_trials
 from lossgrid.testing.suite import Suite
 from lossgrid.testing.text import describe

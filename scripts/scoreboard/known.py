@@ -13,7 +13,7 @@ Files are relative to the list.
 import json
 import re
 
-from lossgrid.reports import expanded
+from lossgrid.testing.reports import expanded
 from scoreboard.verdicts import verdict_of
 
 _KINDS = ({"finding", "package", "file", "prints"},

@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../python"))
 
-from lossgrid.reports import expanded
+from lossgrid.testing.reports import expanded
 from scoreboard.verdicts import Verdict, verdict_of
 
 BASELINES = ("fused", "linear_ce")  # lossgrid's own, timed in the same rounds

@@ -61,7 +61,7 @@ def _element(check):
 
 
 def verdict_of(trial):
-    """Returns the verdict on an expanded trial (lossgrid.reports.expanded)."""
+    """Returns the verdict on an expanded trial (lossgrid.testing.reports.expanded)."""
     status, line = trial["status"], trial.get("reproduce", "")
     if status == "passed":
         return Verdict("right")

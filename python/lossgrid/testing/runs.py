@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Sequence
 
 from lossgrid.errors import BadInput
-from lossgrid.reports import Json, ReportFollower
+from lossgrid.testing.reports import Json, ReportFollower
 
 _POLL_S = 0.02
 _MOST_SECONDS_TO_REPORT = 20.0

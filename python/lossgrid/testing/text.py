@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from lossgrid.reports import Json
+from lossgrid.testing.reports import Json
 
 _REASON_WIDTH = 240  # the report has all of it
 
