@@ -26,37 +26,16 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-constexpr std::array kLayouts{
-    CpLayout::zigzag,     CpLayout::contiguous,          CpLayout::ulysses,
-    CpLayout::zigzag_row, CpLayout::contiguous_sequence, CpLayout::dynamic};
-
 CpLayout parse_layout(std::string_view layout, std::string_view grid) {
   std::string known;
-  for (const CpLayout candidate : kLayouts) {
-    if (layout == name(candidate)) return candidate;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", name(candidate));
+  for (const CpLayoutRules& rules : kCpLayouts) {
+    if (layout == rules.name) return rules.layout;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", rules.name);
   }
   throw_bad_input("grid '{}' has CP layout '{}', which is none of {}", grid, layout, known);
 }
 
 }  // namespace
-
-std::string_view name(CpLayout layout) {
-  switch (layout) {
-    case CpLayout::zigzag:
-      return "zigzag";
-    case CpLayout::contiguous:
-      return "contiguous";
-    case CpLayout::ulysses:
-      return "ulysses";
-    case CpLayout::zigzag_row:
-      return "zigzag_row";
-    case CpLayout::contiguous_sequence:
-      return "contiguous_sequence";
-    default:
-      return "dynamic";
-  }
-}
 
 Grid Grid::with_cp(int size) const {
   Grid grid = *this;

@@ -10,15 +10,9 @@
 #include <vector>
 
 #include "harness/comm/communicator.h"
+#include "harness/comm/cp_layout.h"
 
 namespace lossgrid {
-
-/// Ways to give the rows of a padded pack to CP ranks (harness/problem/batch/sharding.h). Of a
-/// dynamic grid every microbatch has a CP size of its own, and rows go by zigzag.
-enum class CpLayout { zigzag, contiguous, ulysses, zigzag_row, contiguous_sequence, dynamic };
-
-/// Returns the name of a layout, as it stands behind the ':' of a grid.
-std::string_view name(CpLayout layout);
 
 struct Grid {
   int tp = 1;  // ranks that share the vocabulary

@@ -11,7 +11,7 @@ namespace {
 
 /// Cuts the pack in a layout that cuts every sequence, and every sequence in one of the pack.
 std::vector<std::int64_t> rows_of_other_unit(const PackedBatch& batch, int cp, int cp_rank) {
-  const bool by_sequence = cuts_sequences(batch.cp_layout);
+  const bool by_sequence = rules_of(batch.cp_layout).cuts_sequences;
   return cp_rows(batch.cu_seqlens_padded,
                  by_sequence ? CpLayout::contiguous : CpLayout::contiguous_sequence, cp, cp_rank);
 }

@@ -165,7 +165,8 @@ class PerSequence final : public LossImplementation {
   }
 
   std::optional<SkipReason> unsupported(const LossProblem& problem) const override {
-    if (problem.grid.cp == 1 || cuts_sequences(problem.grid.cp_layout)) return std::nullopt;
+    if (problem.grid.cp == 1 || rules_of(problem.grid.cp_layout).cuts_sequences)
+      return std::nullopt;
     return SkipReason{"gathers equal parts of a sequence from every CP rank"};
   }
 

@@ -10,11 +10,12 @@
 #include "harness/cli/command.h"
 #include "harness/cli/flags/cases_flag.h"
 #include "harness/cli/flags/load_flags.h"
-#include "harness/cli/text/invariants_page.h"
+#include "harness/cli/text/list_pages.h"
 #include "harness/cli/text/models.h"
 #include "harness/cli/text/mutants_page.h"
 #include "harness/cli/text/options_page.h"
 #include "harness/cli/text/output.h"
+#include "harness/comm/cp_layout.h"
 #include "harness/comm/mpi/mpi_ranks.h"
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/core/process/terminal.h"
@@ -114,6 +115,13 @@ void list_options() {
   }
 }
 
+void list_layouts() {
+  for (const CpLayoutRules& rules : kCpLayouts) {
+    print_entry(fmt::format("{:<22}", rules.name),
+                fmt::format("rows of CP rank r: {}; pads {}", rules.rows, rules.padded));
+  }
+}
+
 void list_invariants() {
   for (const InvariantEntry& entry : kInvariants) {
     print_entry(fmt::format("{:<34}", entry.name), entry.condition);
@@ -198,19 +206,14 @@ struct Kind {
   void (*print)();
 };
 
-constexpr Kind kKinds[] = {{"suites", list_suites},
-                           {"implementations", list_implementations},
-                           {"objectives", list_objectives},
-                           {"options", list_options},
-                           {"mutants", list_mutants},
-                           {"invariants", list_invariants},
-                           {"keys", list_keys},
-                           {"frameworks", list_frameworks},
-                           {"models", list_models},
-                           {"machines", list_machines},
-                           {"backends", list_backends},
-                           {"transports", list_transports},
-                           {"exports", list_exports}};
+constexpr Kind kKinds[] = {
+    {"suites", list_suites},         {"implementations", list_implementations},
+    {"objectives", list_objectives}, {"options", list_options},
+    {"mutants", list_mutants},       {"layouts", list_layouts},
+    {"invariants", list_invariants}, {"keys", list_keys},
+    {"frameworks", list_frameworks}, {"models", list_models},
+    {"machines", list_machines},     {"backends", list_backends},
+    {"transports", list_transports}, {"exports", list_exports}};
 
 ExitCode run(const std::string& what) {
   for (const Kind& kind : kKinds) {
@@ -229,8 +232,11 @@ ExitCode run_markdown(const std::string& what) {
     print("{}", format_options_page());
   } else if (what == "invariants") {
     print("{}", format_invariants_page());
+  } else if (what == "layouts") {
+    print("{}", format_layouts_page());
   } else {
-    throw Error(ErrorCode::usage, "--markdown is for list mutants, options and invariants");
+    throw Error(ErrorCode::usage,
+                "--markdown is for list mutants, options, invariants and layouts");
   }
   return ExitCode::ok;
 }
@@ -250,21 +256,20 @@ void add_list_command(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("list",
                          "print the suites, implementations, objectives, their "
-                         "options, mutants, invariants, case keys, frameworks, models, "
+                         "options, mutants, invariants, CP layouts, case keys, frameworks, models, "
                          "machines, backends, transports or exports");
   command
-      ->add_option(
-          "what", *what,
-          "suites, implementations, objectives, options, mutants, invariants, keys, frameworks, "
-          "models, machines, "
-          "backends, transports or exports")
+      ->add_option("what", *what,
+                   "suites, implementations, objectives, options, mutants, invariants, layouts, "
+                   "keys, frameworks, "
+                   "models, machines, "
+                   "backends, transports or exports")
       ->required();
   add_cases_flag(*command);
   add_load_flags(*command, *load);
-  command->add_flag(
-      "--markdown", *is_markdown,
-      "of mutants, options and invariants: the tables of docs/mutants.md, docs/objectives.md "
-      "and docs/verification.md");
+  command->add_flag("--markdown", *is_markdown,
+                    "of mutants, options, invariants and layouts: the tables of docs/mutants.md, "
+                    "docs/objectives.md, docs/verification.md and docs/concepts.md");
   command->callback([what, load, is_markdown, &action] {
     action = [what, load, is_markdown] {
       if (*is_markdown) return run_markdown(*what);

@@ -11,7 +11,7 @@ namespace lossgrid {
 std::vector<std::int64_t> predicting_rows(const PackedBatch& batch, const Grid& grid) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(grid.cp), 0);
   const std::int64_t chunks = cp_chunks(batch.cp_layout, grid.cp);
-  const bool cuts = cuts_sequences(batch.cp_layout);
+  const bool cuts = rules_of(batch.cp_layout).cuts_sequences;
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     const std::int64_t first = batch.cu_seqlens_padded[i];
     const std::int64_t last = first + std::max<std::int64_t>(0, batch.length(i) - batch.ahead);

@@ -51,8 +51,7 @@ PackedLayout make_layout(const std::vector<std::int64_t>& lengths, std::int64_t 
   if (pad_multiple < 1) throw_bad_input("pad_multiple = {} is not positive", pad_multiple);
   if (bin_multiple < 1) throw_bad_input("bin_multiple = {} is not positive", bin_multiple);
   const std::int64_t of_grid = cp_chunks(grid.cp_layout, grid.cp) * grid.row_parts();
-  const bool pads_end =
-      grid.cp_layout == CpLayout::ulysses || grid.cp_layout == CpLayout::zigzag_row;
+  const bool pads_end = rules_of(grid.cp_layout).pads_end;
   const std::int64_t multiple = checked_lcm(pad_multiple, pads_end ? 1 : of_grid,
                                             "lcm of pad_multiple and what the grid needs");
   const std::int64_t of_pack = checked_lcm(

@@ -8,10 +8,6 @@
 
 namespace lossgrid {
 
-bool cuts_sequences(CpLayout layout) {
-  return layout == CpLayout::zigzag || layout == CpLayout::contiguous_sequence;
-}
-
 std::int64_t cp_chunks(CpLayout layout, int cp) {
   if (layout == CpLayout::dynamic) {
     throw_bad_input(
@@ -19,8 +15,7 @@ std::int64_t cp_chunks(CpLayout layout, int cp) {
         "tp1cp4");
   }
   if (cp == 1) return 1;
-  const bool pairs = layout == CpLayout::zigzag || layout == CpLayout::zigzag_row;
-  return (pairs ? 2 : 1) * std::int64_t{cp};
+  return (rules_of(layout).in_pairs ? 2 : 1) * std::int64_t{cp};
 }
 
 std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLayout layout, int cp,
@@ -37,7 +32,7 @@ std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLay
     append_chunk(cp_rank);
     if (chunks > cp) append_chunk(chunks - 1 - cp_rank);
   };
-  if (!cuts_sequences(layout)) {
+  if (!rules_of(layout).cuts_sequences) {
     if (cu_padded.back() % chunks != 0) {
       throw_bad_input("the pack has {} rows, which {} cannot cut in {}", cu_padded.back(),
                       name(layout), chunks);

@@ -2,18 +2,7 @@
 // Right division of a batch over ranks: CP split of a padded pack, and the shift that makes a row's
 // target. The harness lays out logits with it; implementations may use it
 // or do it their own way.
-//
-// CP rank r of the layouts (CpLayout), all rows for cp = 1:
-//   zigzag               of each sequence, cut in 2 cp chunks of P_i / (2 cp): chunk r, then chunk
-//                        2 cp - 1 - r (NeMo-RL `_get_tokens_on_this_cp_rank`; TransformerEngine
-//                        `thd_partition_src_index`)
-//   contiguous_sequence  of each sequence, cut in cp chunks: chunk r
-//   contiguous           chunk r of the pack cut in cp chunks, whatever its sequences are (verl's
-//                        contiguous layout on Megatron)
-//   ulysses              the same, with pads at the end of the pack alone (the loss of Ulysses:
-//                        verl, SkyRL, AReaL on FSDP)
-//   zigzag_row           chunks r and 2 cp - 1 - r of the pack cut in 2 cp chunks (head-tail of
-//                        torch's context parallelism; Megatron-LM's of rows of one sequence)
+// Layouts over CP: harness/comm/cp_layout.h.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +14,6 @@
 #include "harness/problem/values/vocab_shards.h"
 
 namespace lossgrid {
-
-/// Returns true if every CP rank holds the same number of rows of each sequence.
-bool cuts_sequences(CpLayout layout);
 
 /// Returns the number of chunks that a sequence, or a pack, is cut in.
 std::int64_t cp_chunks(CpLayout layout, int cp);

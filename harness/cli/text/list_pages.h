@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of documentation pages, from the lists of the program.
+#pragma once
+
+#include <string>
+
+namespace lossgrid {
+
+/// Return Markdown: the table of invariants in docs/verification.md, and that of layouts in
+/// docs/concepts.md.
+std::string format_invariants_page();
+std::string format_layouts_page();
+
+}  // namespace lossgrid
