@@ -88,12 +88,12 @@ TEST_F(GateCommand, ReportsAndPoliciesCanBeValidated) {
                            ": valid lossgrid.report/1\n"
                            "reports/policies/exact.json: valid lossgrid.policy/1\n");
   ordered_json broken = full_report(base);
-  broken["trials"][0]["grid"].erase("dp");
+  broken["trials"][0]["grid"].erase("tp");
   write_all(file("broken.json"), broken.dump());
   const ProcessResult wrong = run("validate " + file("broken.json") + " " + base);
   EXPECT_EQ(wrong.exit_code, 65);
   EXPECT_EQ(wrong.err, "lossgrid: " + file("broken.json") +
-                           ": /trials/0/grid: Missing required property 'dp'.\n");
+                           ": /trials/0/grid: Missing required property 'tp'.\n");
   broken["schema"] = "lossgrid.report/2";
   write_all(file("newer.json"), broken.dump());
   EXPECT_EQ(run("validate " + file("newer.json")).exit_code, 65);
