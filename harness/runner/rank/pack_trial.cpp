@@ -4,17 +4,14 @@
 #include <cmath>
 #include <set>
 
-#include "harness/comm/faults/flight_recorder.h"
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/rank_observer.h"
 #include "harness/core/stage_clock.h"
 #include "harness/core/text.h"
-#include "harness/loss/foreign_plan.h"
 #include "harness/runner/rank/heap_check.h"
-#include "harness/runner/rank/injected_nan.h"
 #include "harness/runner/rank/microbatch_in_flight.h"
-#include "harness/runner/rank/pack_checks.h"
+#include "harness/runner/rank/pack_run.h"
 #include "harness/verify/checks/output_checks.h"
 #include "harness/verify/truth/bounds.h"
 
@@ -24,12 +21,6 @@ namespace {
 /// Constant that is added to all logits: no log-probability may change. The sum is rounded, so the
 /// bound has a term for that.
 constexpr double kShift = 16;
-
-std::vector<RowPlace> own_rows(const TokenPlaces& places) {
-  std::vector<RowPlace> own;
-  for (const std::int64_t k : places.own) own.push_back(places.rows[static_cast<std::size_t>(k)]);
-  return own;
-}
 
 class PackTrial {
  public:
@@ -43,18 +34,9 @@ class PackTrial {
         batch_(pack(problem_, rank.grid)),
         loss_problem_(
             make_loss_problem(problem_, batch_, rank.grid, *setup.objective, setup.backend)),
-        description_(setup.implementation->describe()),
-        places_(place_tokens(problem_, loss_problem_, rank.cp_rank, description_.logprobs)),
-        own_places_(own_rows(places_)),
-        gradient_truth_{truth_, serial_adds(setup),
-                        setup.implementation->grad_logits_dtype(loss_problem_),
-                        description_.outputs.grad_hidden},
-        checks_{.problem = problem_,
-                .loss_problem = loss_problem_,
-                .truth = gradient_truth_,
-                .places = places_,
-                .given = description_.outputs,
-                .rank = rank.rank},
+        run_(setup, problem_, truth_, loss_problem_, rank_, device),
+        description_(run_.description()),
+        places_(run_.places()),
         heap_(loss_problem_, description_, rank.rank) {
     counts.give_to(problem_, batch_);
   }
@@ -67,11 +49,8 @@ class PackTrial {
     result_.input_bytes = device_.tracker().live_bytes();
     result_.predicted = setup_.implementation->cost(loss_problem_);
 
-    in_phase(RankPhase::plan,
-             [&] { plan_ = setup_.implementation->plan(loss_problem_, context()); });
-    tokens_ = DeviceArray<float>(
-        device_, places_.rows.size() * static_cast<std::size_t>(loss_problem_.token_columns()),
-        "token_outputs");
+    in_phase(RankPhase::plan, [&] { run_.plan(run_.context()); });
+    tokens_ = DeviceArray<float>(device_, run_.token_values(), "token_outputs");
     if (description_.one_sweep) allocate_gradients();
     in_phase(RankPhase::forward, [&] { forward(); });
     if (!description_.one_sweep) allocate_gradients();
@@ -79,7 +58,7 @@ class PackTrial {
 
     begin(RankPhase::check);
     const StageScope scope(Stage::compare);
-    checks_.check(outputs_, *tensors_, result_);
+    run_.check(*tensors_, result_);
     const bool as_before = description_.in_place || take_input_bits() == input_bits;
     PackChecks::check_memory(
         as_before && changed_inputs_.empty(), device_, result_,
@@ -93,9 +72,7 @@ class PackTrial {
                             fmt::format("rank {}: {}", rank_.rank, evaluation_));
     }
     add_foreign_writes();
-    if (const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get())) {
-      result_.step = foreign->step();
-    }
+    if (const ForeignPlan* foreign = run_.foreign()) result_.step = foreign->step();
     if (setup_.keep_outputs) keep_outputs();
     run_again();
     check_shift_invariance();
@@ -108,22 +85,12 @@ class PackTrial {
  private:
   void begin(RankPhase phase) {
     enter_phase(phase);
-    FaultInjector* faults = rank_.communicators.faults();
-    if (faults == nullptr) return;
-    faults->at_phase(phase);
-    if (faults->injects_device_loss(phase)) device_.lose();
+    run_.begin(phase);
   }
-
-  RankContext context() {
-    RankCommunicators& groups = rank_.communicators;
-    return {device_, groups.tp(), groups.cp(rank_.grid.cp), groups.stage()};
-  }
-
-  RankPack rank_pack() const { return {problem_, loss_problem_, rank_, device_, own_places_}; }
 
   void make_tensors() {
     const StageScope scope(Stage::generate);
-    tensors_ = make_rank_tensors(rank_pack());
+    tensors_ = make_rank_tensors(run_.rank_pack());
     tensors_->set_in_place(description_.in_place);
   }
 
@@ -157,16 +124,13 @@ class PackTrial {
     device_.tracker().end_phase();
     result_.memory.push_back(device_.tracker().phases().back());
     result_.memory.back().driver = device_.driver_memory();
-    FaultInjector* faults = rank_.communicators.faults();
-    if (faults != nullptr && faults->injects_nan(rank_phase)) {
-      write_a_nan(rank_phase, rank_pack(), truth_, places_.own, outputs_, tensors_->gradients());
-    }
+    run_.spoil(rank_phase);
     result_.counts[phase] = rank_.counts;
     plan_bytes_ += device_.tracker().live_bytes() - live;  // what the plan keeps
   }
 
   void take_measurement(const std::string& phase) {
-    const auto measured = plan_->measured();
+    const auto measured = run_.plan().measured();
     const bool was_taken = description_.one_sweep && result_.measured.contains("forward");
     if (!measured || was_taken) return;
     result_.time_ns[phase] = measured->time_ns;
@@ -177,21 +141,18 @@ class PackTrial {
 
   /// Runs forward, or in one sweep forward and backward.
   void forward() {
-    outputs_ = LossOutputs{token_outputs(), {}, 0};
-    if (!description_.one_sweep) return plan_->forward(tensors_->inputs(), outputs_);
-    LossGradients gradients = tensors_->gradients();
-    plan_->forward_backward(tensors_->inputs(), outputs_, gradients);
-  }
-
-  TokenOutputs token_outputs() {
-    return columns_in({tokens_.data(), tokens_.size()}, loss_problem_,
-                      static_cast<std::int64_t>(places_.rows.size()));
+    run_.take(*tensors_, {tokens_.data(), tokens_.size()});
+    if (description_.one_sweep) {
+      run_.forward_backward();
+    } else {
+      run_.forward();
+    }
   }
 
   void backward() {
     if (description_.one_sweep) return;
-    LossGradients gradients = tensors_->gradients();
-    plan_->backward(tensors_->inputs(), gradients);
+    run_.take_gradients(*tensors_);  // they may not have been there in the forward pass
+    run_.backward();
   }
 
   /// Runs the pack a second time, with another microbatch in flight where that can be, and compares
@@ -202,7 +163,7 @@ class PackTrial {
     std::vector<double> first_gradient;
     if (!alone) {
       first_gradient = tensors_->row_gradient();
-      other.emplace(setup_, rank_pack(), context(), std::ssize(places_.rows));
+      other.emplace(setup_, run_.rank_pack(), run_.context(), std::ssize(places_.rows));
     }
     {
       const StageScope scope(Stage::run);
@@ -225,9 +186,9 @@ class PackTrial {
 
   void compare_with_first_run() {
     PackFindings again;
-    checks_.fingerprint(outputs_, *tensors_, again);
+    run_.fingerprint(*tensors_, again);
     result_.same_bits_again =
-        fingerprint_result(outputs_.result) == fingerprint_result(result_.result) &&
+        fingerprint_result(run_.outputs().result) == fingerprint_result(result_.result) &&
         again.output_bits == result_.output_bits && again.gradient_bits == result_.gradient_bits;
   }
 
@@ -250,7 +211,7 @@ class PackTrial {
 
   /// Adds what loaded code in another process wrote outside of its tensors.
   void add_foreign_writes() {
-    const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get());
+    const ForeignPlan* foreign = run_.foreign();
     if (foreign == nullptr || foreign->broken_guards().empty()) return;
     for (Invariant& invariant : result_.invariants) {
       if (invariant.id != InvariantId::guard_bands_intact) continue;
@@ -261,7 +222,7 @@ class PackTrial {
   }
 
   void end_foreign_plan() {
-    auto* foreign = dynamic_cast<ForeignPlan*>(plan_.get());
+    ForeignPlan* foreign = run_.foreign();
     if (foreign == nullptr) return;
     const std::optional<std::string> left = foreign->end();
     if (!left) return;
@@ -317,22 +278,22 @@ class PackTrial {
       shifted.target_logit += kShift;
       const double rounded_inputs =
           u * (std::abs(shifted.max) + row.spread + std::abs(shifted.target_logit));
-      const double bound = logprob_bound(shifted, gradient_truth_.serial_adds) + rounded_inputs;
+      const double bound = logprob_bound(shifted, run_.truth().serial_adds) + rounded_inputs;
       Check logprob;
-      logprob.add_float32(outputs_.tokens.logprobs[k], row.logprob, bound, {});
+      logprob.add_float32(run_.outputs().tokens.logprobs[k], row.logprob, bound, {});
       if (logprob.passed()) continue;
       invariant.status = Invariant::Status::failed;
       invariant.detail = fmt::format(
           "rank {}, sequence {}, token {}: {} after adding {} to all "
           "logits, want {}",
-          rank_.rank, place.sequence, place.offset, outputs_.tokens.logprobs[k], kShift,
+          rank_.rank, place.sequence, place.offset, run_.outputs().tokens.logprobs[k], kShift,
           row.logprob);
       return;
     }
   }
 
   void keep_outputs() {
-    const TokenOutputs given = description_.outputs.only_given(outputs_.tokens);
+    const TokenOutputs given = description_.outputs.only_given(run_.outputs().tokens);
     const auto keep = [&](std::span<const float> column, std::vector<double>& kept) {
       if (column.empty()) return;
       for (const std::int64_t k : places_.own) kept.push_back(column[static_cast<std::size_t>(k)]);
@@ -349,17 +310,13 @@ class PackTrial {
   Device& device_;
   PackedBatch batch_;
   LossProblem loss_problem_;
-  ImplementationTraits description_;
-  TokenPlaces places_;
-  std::vector<RowPlace> own_places_;
-  GradientTruth gradient_truth_;
-  PackChecks checks_;
+  PackRun run_;
+  const ImplementationTraits& description_;
+  const TokenPlaces& places_;
   HeapCheck heap_;
 
   std::unique_ptr<RankTensors> tensors_;
   DeviceArray<float> tokens_;
-  LossOutputs outputs_;
-  std::unique_ptr<LossPlan> plan_;
   std::int64_t plan_bytes_ = 0;
   std::set<std::string> changed_inputs_;  // by an external implementation
   std::string evaluation_;                // PhaseMeasurement::evaluation

@@ -14,24 +14,18 @@
 #include "harness/core/text.h"
 #include "harness/device/kernel/rank_threads.h"
 #include "harness/device/memory/host_view.h"
-#include "harness/loss/foreign_plan.h"
 #include "harness/measure/cache.h"
 #include "harness/planner/plan/memory_plan.h"
 #include "harness/runner/job/rank_recorder.h"
 #include "harness/runner/rank/device_world.h"
 #include "harness/runner/rank/global_batch.h"
-#include "harness/runner/rank/injected_nan.h"
-#include "harness/runner/rank/pack_checks.h"
+#include "harness/runner/rank/pack_run.h"
 #include "harness/runner/rank/rank_communicators.h"
 #include "harness/runner/rank/weight_gradient.h"
 #include "harness/verify/checks/output_checks.h"
 
 namespace lossgrid {
 namespace {
-
-std::int64_t token_rows(const LossProblem& problem, LogprobScope scope) {
-  return scope == LogprobScope::pack ? problem.rows() : problem.local_rows();
-}
 
 /// Returns the bytes that are read before a sample so that caches hold nothing of use.
 std::int64_t walk_bytes(CacheMode cache, Backend backend) {
@@ -106,10 +100,7 @@ class SharedTensors {
     tensors_->restore_gradients();
   }
 
-  TokenOutputs token_outputs(LogprobScope scope) {
-    const std::int64_t rows = token_rows(loss_problem_, scope);
-    return columns_in({tokens_.data(), tokens_.size()}, loss_problem_, rows);
-  }
+  std::span<float> tokens() { return {tokens_.data(), tokens_.size()}; }
 
   /// Begins a phase, outside of samples: a fault may strike here.
   void begin(RankPhase phase) {
@@ -159,21 +150,13 @@ class TimedImplementation final : public SampledItem {
   TimedImplementation(const TrialSetup& setup, CacheMode cache, SharedTensors& shared)
       : setup_(setup),
         shared_(shared),
-        description_(setup.implementation->describe()),
-        phases_(timed_phases(description_)),
-        places_(place_tokens(shared.problem(), shared.loss_problem(), shared.rank().cp_rank,
-                             description_.logprobs)),
-        truth_{*setup.truth, serial_adds(setup),
-               setup.implementation->grad_logits_dtype(shared.loss_problem()),
-               description_.outputs.grad_hidden},
-        plan_(setup.implementation->plan(
-            shared.loss_problem(),
-            RankContext{.device = shared.device(),
-                        .tp = shared.communicators().tp(),
-                        .cp = shared.communicators().cp(shared.rank().grid.cp),
-                        .stage = shared.communicators().stage(),
-                        .timed = true,
-                        .walk_bytes = walk_bytes(cache, shared.loss_problem().backend)})) {
+        run_(setup, shared.problem(), *setup.truth, shared.loss_problem(), shared.rank(),
+             shared.device()),
+        phases_(timed_phases(run_.description())) {
+    RankContext context = run_.context();
+    context.timed = true;
+    context.walk_bytes = walk_bytes(cache, shared.loss_problem().backend);
+    run_.plan(context);
     for (const Phase phase : phases_) {
       observed_names_.push_back(fmt::format("{} {}", setup.implementation_text, name(phase)));
     }
@@ -182,13 +165,11 @@ class TimedImplementation final : public SampledItem {
   std::size_t steps() const override { return phases_.size(); }
 
   void prepare(std::size_t step, bool last) override {
-    if (phases_[step] != Phase::backward) shared_.begin(RankPhase::forward);
-    if (phases_[step] != Phase::forward) shared_.begin(RankPhase::backward);
+    if (phases_[step] != Phase::backward) run_.begin(RankPhase::forward);
+    if (phases_[step] != Phase::forward) run_.begin(RankPhase::backward);
     if (phases_[step] == Phase::backward) return;  // goes on where forward ended
-    shared_.begin_iteration(description_.in_place, last);
-    inputs_ = shared_.tensors().inputs();
-    gradients_ = shared_.tensors().gradients();
-    outputs_ = LossOutputs{shared_.token_outputs(description_.logprobs), {}, 0};
+    shared_.begin_iteration(run_.description().in_place, last);
+    run_.take(shared_.tensors(), shared_.tokens().first(run_.token_values()));
   }
 
   void run(std::size_t step) override {
@@ -200,17 +181,17 @@ class TimedImplementation final : public SampledItem {
   }
 
   std::optional<std::int64_t> measured_ns() const override {
-    const auto measured = plan_->measured();
+    const auto measured = run_.plan().measured();
     if (!measured) return std::nullopt;
     return measured->time_ns;
   }
 
   void finish(std::size_t step) override {
     work_.push_back(device_work());
-    if (phases_[step] != Phase::backward) spoil(RankPhase::forward);
+    if (phases_[step] != Phase::backward) run_.spoil(RankPhase::forward);
     if (phases_[step] == Phase::forward) return;
-    spoil(RankPhase::backward);
-    shared_.begin(RankPhase::check);
+    run_.spoil(RankPhase::backward);
+    run_.begin(RankPhase::check);
     findings_.push_back(check());
   }
 
@@ -222,53 +203,40 @@ class TimedImplementation final : public SampledItem {
   void run_phase(Phase phase) {
     switch (phase) {
       case Phase::forward:
-        return plan_->forward(inputs_, outputs_);
+        return run_.forward();
       case Phase::backward:
-        return plan_->backward(inputs_, gradients_);
+        return run_.backward();
       case Phase::forward_backward:
-        return plan_->forward_backward(inputs_, outputs_, gradients_);
+        return run_.forward_backward();
     }
-  }
-
-  void spoil(RankPhase phase) {
-    FaultInjector* faults = shared_.communicators().faults();
-    if (faults == nullptr || !faults->injects_nan(phase)) return;
-    write_a_nan(phase, shared_.rank_pack(), *setup_.truth, places_.own, outputs_, gradients_);
   }
 
   HostView gradient_view(const float* gradient, std::int64_t elements) const {
     return {shared_.device(), gradient, static_cast<std::size_t>(elements) * sizeof(float)};
   }
 
-  RankResult check() const {
+  RankResult check() {
     const StageScope scope(Stage::compare);
-    const PackRank& rank = shared_.rank();
-    const PackChecks checks{.problem = shared_.problem(),
-                            .loss_problem = shared_.loss_problem(),
-                            .truth = truth_,
-                            .places = places_,
-                            .given = description_.outputs,
-                            .rank = rank.rank};
     RankResult result;
     PackFindings& findings = result.packs.emplace_back();
-    checks.check(outputs_, shared_.tensors(), findings);
-    PackChecks::check_memory(description_.in_place || shared_.inputs_as_before(), shared_.device(),
-                             findings);
-    result.result = outputs_.result;
+    run_.check(shared_.tensors(), findings);
+    PackChecks::check_memory(run_.description().in_place || shared_.inputs_as_before(),
+                             shared_.device(), findings);
+    result.result = run_.outputs().result;
     setup_.objective->add_derived(result.result.metrics);
-    result.checks = check_result(setup_.truth->objective, result.result, description_.outputs,
-                                 rank.rank, declared_roundings(setup_));
+    result.checks = check_result(setup_.truth->objective, result.result, run_.description().outputs,
+                                 shared_.rank().rank, declared_roundings(setup_));
     result.result_bits = fingerprint_result(result.result);
-    if (shared_.loss_problem().from_hidden() && description_.outputs.gradients) {
+    if (shared_.loss_problem().from_hidden() && run_.description().outputs.gradients) {
       const LossProblem& problem = shared_.loss_problem();
-      const HostView weight = gradient_view(gradients_.weight, problem.weight_elements());
+      const HostView weight = gradient_view(run_.gradients().weight, problem.weight_elements());
       WeightGradient gradient{weight.as<const float>()};
       std::optional<HostView> bias;
       if (problem.head.has_bias) {
-        bias.emplace(gradient_view(gradients_.bias, problem.bias_elements()));
+        bias.emplace(gradient_view(run_.gradients().bias, problem.bias_elements()));
         gradient.bias = bias->as<const float>();
       }
-      const auto* foreign = dynamic_cast<const ForeignPlan*>(plan_.get());
+      const ForeignPlan* foreign = run_.foreign();
       const std::vector<StepReport> steps{foreign == nullptr ? StepReport() : foreign->step()};
       judge_weight_gradient(setup_, shared_.groups(), gradient,
                             held_by(setup_, shared_.groups().tp_rank(), steps), result);
@@ -278,15 +246,9 @@ class TimedImplementation final : public SampledItem {
 
   const TrialSetup& setup_;
   SharedTensors& shared_;
-  ImplementationTraits description_;
+  PackRun run_;
   std::vector<Phase> phases_;
   std::vector<std::string> observed_names_;  // by phase
-  TokenPlaces places_;
-  GradientTruth truth_;
-  std::unique_ptr<LossPlan> plan_;
-  LossInputs inputs_;
-  LossGradients gradients_;
-  LossOutputs outputs_;
   std::vector<RankResult> findings_;
   std::vector<DeviceWork> work_;
 };
