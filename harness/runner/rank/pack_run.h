@@ -43,7 +43,7 @@ class PackRun {
   RankContext context() const;
   /// Plans. Collective over context.stage.
   void plan(const RankContext& context);
-  LossPlan& plan() { return *plan_; }
+  LossPlan& plan() const { return *plan_; }
   /// Returns the plan of code in another process or library, else null.
   ForeignPlan* foreign() { return dynamic_cast<ForeignPlan*>(plan_.get()); }
 
