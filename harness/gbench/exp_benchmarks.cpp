@@ -38,10 +38,9 @@ namespace {
 
 HWY_EXPORT(exponentials);
 
-void run(benchmark::State& state, TrackerMemory& memory,
+void run(benchmark::State& state,
          void (*exponentials_of)(const float* x, std::int64_t count, float* out)) {
   const std::unique_ptr<Device> device = make_cpu_device();
-  device->tracker().begin_phase("benchmark");
   DeviceArray<float> x(*device, static_cast<std::size_t>(state.range(0)), "x");
   DeviceArray<float> out(*device, x.size(), "exp_x");
   const RandomStream random(1, 0);
@@ -51,7 +50,6 @@ void run(benchmark::State& state, TrackerMemory& memory,
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0));
-  memory.add(device->tracker());
 }
 
 void highway_exponentials(const float* x, std::int64_t count, float* out) {
@@ -60,12 +58,12 @@ void highway_exponentials(const float* x, std::int64_t count, float* out) {
 
 }  // namespace
 
-void register_exponentials(TrackerMemory& memory) {
-  benchmark::RegisterBenchmark("exp/highway/f32", [&memory](benchmark::State& state) {
-    run(state, memory, highway_exponentials);
+void register_exponentials() {
+  benchmark::RegisterBenchmark("exp/highway/f32", [](benchmark::State& state) {
+    run(state, highway_exponentials);
   })->Arg(32768);
-  benchmark::RegisterBenchmark("exp/plain/f32", [&memory](benchmark::State& state) {
-    run(state, memory, plain::exponentials);
+  benchmark::RegisterBenchmark("exp/plain/f32", [](benchmark::State& state) {
+    run(state, plain::exponentials);
   })->Arg(32768);
 }
 

@@ -21,8 +21,7 @@ constexpr std::int64_t kRegimeVocab = 32768;
 
 /// Registers `kernel`, which moves the logits of all rows `times` times.
 template <typename T, typename Kernel>
-void run(benchmark::State& state, KernelRows<T>& rows, int times, TrackerMemory& memory,
-         Kernel&& kernel) {
+void run(benchmark::State& state, KernelRows<T>& rows, int times, Kernel&& kernel) {
   const int before = rank_threads();
   set_rank_threads(1);
   for ([[maybe_unused]] auto _ : state) {
@@ -32,7 +31,6 @@ void run(benchmark::State& state, KernelRows<T>& rows, int times, TrackerMemory&
   set_rank_threads(before);
   const auto bytes = static_cast<std::int64_t>(rows.logits.size() * sizeof(T));
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * times * bytes);
-  memory.add(rows.device->tracker());
 }
 
 template <typename T>
@@ -63,26 +61,26 @@ void term_gradient(KernelRows<T>& rows, const LogitsRows& view) {
 }
 
 template <typename T, typename Kernel>
-void add(const std::string& name, int times, TrackerMemory& memory, Kernel kernel) {
+void add(const std::string& name, int times, Kernel kernel) {
   auto* added = benchmark::RegisterBenchmark(
       fmt::format("{}/{}", name, lossgrid::name(DTypeOf<T>::value)).c_str(),
-      [times, &memory, kernel](benchmark::State& state) {
+      [times, kernel](benchmark::State& state) {
         KernelRows<T> rows(state.range(0));
-        run(state, rows, times, memory, kernel);
+        run(state, rows, times, kernel);
       });
   for (const std::int64_t vocab : kVocabs) added->Arg(vocab);
 }
 
 template <typename T>
-void add_sweep(TrackerMemory& memory) {
+void add_sweep() {
   auto* added = benchmark::RegisterBenchmark(
       fmt::format("sweep/highway/{}", name(DTypeOf<T>::value)).c_str(),
-      [&memory](benchmark::State& state) {
+      [](benchmark::State& state) {
         KernelRows<T> rows(state.range(0));
         const std::int64_t floats =
             forward_backward_scratch_floats(DTypeOf<T>::value, rows.view.shard, false);
         DeviceArray<float> scratch(*rows.device, static_cast<std::size_t>(floats), "scratch");
-        run(state, rows, 2, memory, [&scratch](KernelRows<T>& r) {
+        run(state, rows, 2, [&scratch](KernelRows<T>& r) {
           rows_forward_backward(r.view, r.grad.data(), {scratch.data(), scratch.size()},
                                 r.statistics(), r.gradient.data());
         });
@@ -91,13 +89,13 @@ void add_sweep(TrackerMemory& memory) {
 }
 
 template <typename T>
-void add_regimes(TrackerMemory& memory) {
+void add_regimes() {
   for (const Regime regime : kRegimes) {
     benchmark::RegisterBenchmark(
         fmt::format("values/{}/{}", name(regime), name(DTypeOf<T>::value)).c_str(),
-        [regime, &memory](benchmark::State& state) {
+        [regime](benchmark::State& state) {
           KernelRows<T> rows(state.range(0), regime);
-          run(state, rows, 3, memory, [](KernelRows<T>& r) {
+          run(state, rows, 3, [](KernelRows<T>& r) {
             rows_statistics(r.view, r.statistics());
             highway_gradient(r);
           });
@@ -107,35 +105,35 @@ void add_regimes(TrackerMemory& memory) {
 }
 
 template <typename T>
-void add_all(TrackerMemory& memory) {
-  add<T>("statistics/highway", 1, memory,
+void add_all() {
+  add<T>("statistics/highway", 1,
          [](KernelRows<T>& r) { rows_statistics(r.view, r.statistics()); });
-  add<T>("statistics/plain", 1, memory, plain::statistics<T>);
-  add<T>("all_statistics/highway", 1, memory,
+  add<T>("statistics/plain", 1, plain::statistics<T>);
+  add<T>("all_statistics/highway", 1,
          [](KernelRows<T>& r) { rows_statistics(r.view, r.all_statistics()); });
-  add<T>("term_statistics/highway", 1, memory,
+  add<T>("term_statistics/highway", 1,
          [](KernelRows<T>& r) { rows_statistics(r.view, r.statistics_of_terms()); });
-  add<T>("gradient/highway", 2, memory, highway_gradient<T>);
-  add<T>("term_gradient/highway", 2, memory, [](KernelRows<T>& r) { term_gradient(r, r.view); });
+  add<T>("gradient/highway", 2, highway_gradient<T>);
+  add<T>("term_gradient/highway", 2, [](KernelRows<T>& r) { term_gradient(r, r.view); });
   for (const RowTransform& transform : kTransforms) {
     const char* kind = transform.limit == 0 ? "scaled" : "capped";
-    add<T>(fmt::format("{}_statistics/highway", kind), 1, memory, [transform](KernelRows<T>& r) {
+    add<T>(fmt::format("{}_statistics/highway", kind), 1, [transform](KernelRows<T>& r) {
       rows_statistics(transformed(r, transform), r.statistics());
     });
-    add<T>(fmt::format("{}_gradient/highway", kind), 2, memory,
+    add<T>(fmt::format("{}_gradient/highway", kind), 2,
            [transform](KernelRows<T>& r) { term_gradient(r, transformed(r, transform)); });
   }
-  add<T>("gradient/plain", 2, memory, plain::gradient<T>);
-  add_sweep<T>(memory);
-  add<T>("sweep/plain", 2, memory, plain::sweep<T>);
-  add_regimes<T>(memory);
+  add<T>("gradient/plain", 2, plain::gradient<T>);
+  add_sweep<T>();
+  add<T>("sweep/plain", 2, plain::sweep<T>);
+  add_regimes<T>();
 }
 
 }  // namespace
 
-void register_kernels(TrackerMemory& memory) {
-  add_all<float>(memory);
-  add_all<bf16>(memory);
+void register_kernels() {
+  add_all<float>();
+  add_all<bf16>();
 }
 
 }  // namespace lossgrid

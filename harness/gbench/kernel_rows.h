@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // KernelRows: inputs and outputs of kernel benchmarks. Eight rows of logits with their statistics
-// and gradient, in buffers of a device of their own, so that the memory tracker counts them. Logits
-// are drawn from [-1, 1), or from a regime that kernels or processors might be slow at.
+// and gradient, in buffers of a device, aligned as those of a trial. Logits are drawn from [-1, 1),
+// or from a regime that kernels or processors might be slow at.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,6 @@ template <typename T>
 struct KernelRows {
   explicit KernelRows(std::int64_t vocab, Regime regime = Regime::ordinary) {
     const RandomStream random(1, 0);
-    device->tracker().begin_phase("benchmark");
     logits = {*device, static_cast<std::size_t>(kBenchmarkRows * vocab), "logits"};
     for (std::size_t i = 0; i < logits.size(); ++i) {
       const auto x = static_cast<float>(2 * random.uniform(i) - 1);

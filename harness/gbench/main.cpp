@@ -1,74 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid_gbench: trials, kernels and collectives as Google Benchmarks, so that its filters, its
-// JSON and compare.py work on them. Google Benchmark returns 0 in every case; the exit code here is
-// that of `lossgrid bench`.
+// lossgrid_gbench: row kernels, exponentials and collectives as Google Benchmarks, so that its
+// filters, its JSON and compare.py work on them. Google Benchmark returns 0 in every case, also for
+// a value that it rejects; here an error has an exit code.
+#include <algorithm>
 #include <cstdio>
-#include <new>
+#include <cstdlib>
+#include <string>
+#include <string_view>
 
-#include "harness/cli/command.h"
-#include "harness/cli/flags/rank_limit.h"
-#include "harness/device/kernel/rank_threads.h"
-#include "harness/gbench/flags.h"
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include "harness/core/error.h"
 #include "harness/gbench/micro_benchmarks.h"
-#include "harness/gbench/reporter.h"
-#include "harness/gbench/trial_benchmarks.h"
-#include "harness/runner/run.h"
 
 namespace lossgrid {
 namespace {
 
-/// True: this process is rank 0 of those that run the same benchmarks together; ranks of trials are
-/// its threads.
-constexpr bool kIsRank0 = true;
-
-ExitCode run_benchmarks(const GbenchFlags& flags, char* program) {
-  const SuiteModes registered_only{false, SuiteModes::Bench::never};
-  const std::vector<Suite> suites =
-      requested_suites("lossgrid_gbench", flags.suite, TimingFlags{}, registered_only);
-  require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));
-  set_threads_per_rank(flags.suite.threads_per_rank);
-  initialize_benchmark(program, benchmark_flags_of(flags.benchmark, kIsRank0));
-
-  TrackerMemory memory;
-  benchmark::RegisterMemoryManager(&memory);
-  register_kernels(memory);
-  register_exponentials(memory);
-  register_collectives();
-  TrialRuns runs;
-  runs.session.iterations = flags.iterations;
-  runs.session.deadline =
-      std::chrono::milliseconds(static_cast<std::int64_t>(flags.suite.timeout_s * 1000));
-  register_trials(suites, runs, memory);
-
-  const Reporters reporters = make_reporters(flags.benchmark, kIsRank0);
-  const std::size_t matched =
-      benchmark::RunSpecifiedBenchmarks(reporters.display.get(), reporters.file.get());
-  benchmark::RegisterMemoryManager(nullptr);
-  if (runs.session.must_end) leave_at_once(runs.session.code);
-  return runs.skipped.size() == matched ? ExitCode::nothing_ran : runs.session.code;
-}
+constexpr const char* kHelp =
+    "lossgrid_gbench runs row kernels, exponentials and collectives as Google Benchmarks, on the "
+    "processor only.\n"
+    "Times of whole trials: lossgrid bench --report FILE, then lossgrid export FILE --to gbench.\n"
+    "\n"
+    "Names:\n"
+    "  KERNEL/CODE/DTYPE/VOCAB\n"
+    "      KERNEL statistics, all_statistics, gradient, sweep, exp; of several terms of the loss\n"
+    "      term_statistics, term_gradient; below a temperature scaled_statistics, "
+    "scaled_gradient;\n"
+    "      below a soft-cap capped_statistics, capped_gradient; CODE highway, plain (an ordinary\n"
+    "      loop); DTYPE f32, bf16; on one thread\n"
+    "  values/REGIME/DTYPE/VOCAB\n"
+    "      statistics and gradient of numbers that a processor may be slow at\n"
+    "  COLLECTIVE/threads/RANKS/FLOATS/manual_time\n"
+    "      COLLECTIVE all_reduce, all_gather, reduce_scatter\n"
+    "Exit codes: 0 measured, 14 crashed, 64 usage, 77 nothing ran.\n"
+    "Try: lossgrid_gbench --benchmark_filter='^(statistics|gradient)/.*/32768$'\n"
+    "\n"
+    "Flags of Google Benchmark:\n";
 
 int print_error(const std::string& message, ExitCode code) {
   std::fprintf(stderr, "lossgrid_gbench: %s\n", message.c_str());
   return static_cast<int>(code);
 }
 
-int run_process(int argc, char** argv) {
-  try {
-    const auto flags = parse_gbench_flags(std::vector<std::string>(argv + 1, argv + argc));
-    return flags ? static_cast<int>(run_benchmarks(*flags, argv[0])) : 0;
-  } catch (const Error& error) {
-    return print_error(error.what(), exit_code(error.code()));
-  } catch (const std::bad_alloc&) {
-    return print_error("out of memory", ExitCode::rank_crashed);
-  } catch (const std::exception& error) {
-    return print_error(error.what(), ExitCode::rank_crashed);
+bool asks_for_help(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](std::string_view argument) {
+    return argument == "--help" || argument == "-h";
+  });
+}
+
+int run_benchmarks(int argc, char** argv) {
+  if (asks_for_help(argc, argv)) {
+    std::fputs(kHelp, stdout);
+    benchmark::PrintDefaultHelp();
+    return 0;
   }
+  benchmark::Initialize(&argc, argv, [] {
+    std::exit(
+        print_error("Google Benchmark rejects the value of a --benchmark_* flag", ExitCode::usage));
+  });
+  if (argc > 1) {
+    return print_error(
+        fmt::format("unknown flag or value: {} (see lossgrid_gbench --help)", argv[1]),
+        ExitCode::usage);
+  }
+  register_kernels();
+  register_exponentials();
+  register_collectives();
+  const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
+  return static_cast<int>(matched > 0 ? ExitCode::ok : ExitCode::nothing_ran);
 }
 
 }  // namespace
 }  // namespace lossgrid
 
 int main(int argc, char** argv) {
-  return lossgrid::run_process(argc, argv);
+  try {
+    return lossgrid::run_benchmarks(argc, argv);
+  } catch (const std::exception& error) {
+    return lossgrid::print_error(error.what(), lossgrid::ExitCode::rank_crashed);
+  }
 }

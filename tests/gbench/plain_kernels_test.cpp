@@ -58,12 +58,5 @@ TYPED_TEST(PlainKernels, Sweep) {
   this->expect_same_gradient();
 }
 
-TEST(KernelRows, AreInTheTracker) {
-  const KernelRows<float> rows(64);
-  const std::int64_t bytes = 2 * 8 * 64 * 4 + 8 * 8 * 4;
-  EXPECT_EQ(rows.device->tracker().live_bytes(), bytes);
-  EXPECT_EQ(rows.device->tracker().phases()[0].allocations, 10);
-}
-
 }  // namespace
 }  // namespace lossgrid

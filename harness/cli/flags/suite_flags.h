@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags that `run` and `bench` share: suites or cases, implementations and grids, timing, and the
-// places of results. `ab` and lossgrid_gbench take a part of them.
+// places of results. `ab` takes a part of them.
 #pragma once
 
 #include <optional>

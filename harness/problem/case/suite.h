@@ -32,7 +32,6 @@ struct TimingRequest {
   std::string baseline;
   std::vector<CacheMode> caches{CacheMode::hot};  // one record each
   std::int64_t min_samples = 10;                  // of each phase, in [2, 1000]
-  std::int64_t max_samples = 1000;                // of each phase, also above target_stderr
   double max_seconds = 30;                        // for each case, grid and state of the cache
   double target_stderr = 0.01;  // standard error of each median / median, in (0, 1]
   std::uint64_t order_seed = 1;

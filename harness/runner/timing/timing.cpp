@@ -100,7 +100,6 @@ class Timing {
         plan_(std::make_shared<TimingPlan>()) {
     StopRule& stop_rule = plan_->sampler.stop;
     stop_rule.min_samples = request.min_samples;
-    stop_rule.max_samples = request.max_samples;
     stop_rule.target_stderr_ratio = request.target_stderr;
     stop_rule.max_time_ns = static_cast<std::int64_t>(request.max_seconds * 1e9);
     plan_->sampler.order_seed = request.order_seed;

@@ -66,7 +66,7 @@ std::string gbench_text(const RunRecord& run) {
       for (std::size_t k = 0; k < row.time.samples_ns.size(); ++k) {
         entry["repetition_index"] = k;
         entry["real_time"] = entry["cpu_time"] = row.time.samples_ns[k];
-        // Tokens, as in lossgrid_gbench.
+        // An item is a token.
         const auto ns = static_cast<double>(row.time.samples_ns[k]);
         entry["items_per_second"] = ns > 0 ? static_cast<double>(timing.tokens) / ns * 1e9 : 0.0;
         out["benchmarks"].push_back(entry);
