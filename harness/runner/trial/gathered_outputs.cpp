@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/runner/rank/gathered_outputs.h"
+#include "harness/runner/trial/gathered_outputs.h"
 
 #include <algorithm>
 
