@@ -62,6 +62,7 @@ class WithFramework final : public Objective {
   ObjectiveSizes sizes() const override { return objective_->sizes(); }
   bool linear() const override { return objective_->linear(); }
   bool loss_reads(RowTerm term) const override { return objective_->loss_reads(term); }
+  std::shared_ptr<const InputDraw> input_draw() const override { return objective_->input_draw(); }
   void require(const PackedBatch& batch) const override { objective_->require(batch); }
   double input_sum(const PackedBatch& batch) const override { return objective_->input_sum(batch); }
   std::vector<float> token_weights(const PackedBatch& batch,

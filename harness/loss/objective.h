@@ -34,6 +34,7 @@
 #include "harness/loss/objective_kernels.h"
 #include "harness/loss/objective_option.h"
 #include "harness/loss/objective_tokens.h"
+#include "harness/problem/batch/input_draw.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "harness/problem/batch/packed_batch.h"
 #include "harness/problem/batch/sharding.h"
@@ -115,6 +116,10 @@ class Objective {
   /// True when the loss is linear in the numbers of tokens: d loss / d numbers is the same whatever
   /// they are, so that a gradient can be made before the forward pass is over.
   virtual bool linear() const { return false; }
+
+  /// Returns the way in which its inputs are drawn for a case, null for an objective that needs
+  /// neither inputs nor rewards.
+  virtual std::shared_ptr<const InputDraw> input_draw() const { return nullptr; }
 
   /// Throws bad_input when the whole batch breaks a rule of the objective.
   virtual void require(const PackedBatch& /*batch*/) const {}

@@ -69,6 +69,8 @@ class WithMetrics final : public Objective {
             own_.sums + added_.sums, own_.maxima + added_.maxima, own_.selection_numbers};
   }
 
+  std::shared_ptr<const InputDraw> input_draw() const override { return objective_->input_draw(); }
+
   void require(const PackedBatch& batch) const override { objective_->require(batch); }
   double input_sum(const PackedBatch& batch) const override { return objective_->input_sum(batch); }
 

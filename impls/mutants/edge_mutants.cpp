@@ -11,6 +11,7 @@
 #include "impls/mutants/mutant.h"
 #include "impls/objectives/clipped_pg/wrong_formulas.h"
 #include "impls/objectives/pairs/dpo.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 namespace {
@@ -125,13 +126,13 @@ void zero_at_clip_bound(const Objective& objective, const ObjectiveTokens& token
                         SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                         const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
-  const ObjectiveNeeds needs = objective.needs();
-  if (needs.log_ratios.count == 0 || needs.edges_by_unit) return;
+  const PolicyEdges edges = policy_edges(objective);
+  if (edges.log_ratios.count == 0 || edges.sequences_per_edge > 0) return;
   const std::span<const float> right = tokens.input(TokenInput::advantages);
   std::vector<float> advantages(right.begin(), right.end());
   for (std::size_t t = 0; t < advantages.size(); ++t) {
     const bool is_changed =
-        tokens.valid[t] != 0 && advantages[t] == 0 && is_at_clip_bound(tokens, t, needs.log_ratios);
+        tokens.valid[t] != 0 && advantages[t] == 0 && is_at_clip_bound(tokens, t, edges.log_ratios);
     if (is_changed) advantages[t] = 1;
   }
   ObjectiveTokens changed = tokens;

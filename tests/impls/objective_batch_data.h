@@ -28,7 +28,7 @@ struct ObjectiveBatchShape {
   std::vector<std::int64_t> lengths = {9, 1, 6, 0, 12, 2};
   std::vector<std::uint8_t> sample_mask = {};  // empty: ones
   double masked_share = 0.3;                   // of the tokens
-  Drift drift = Drift::near;                   // as draw_objective_inputs has it
+  Drift drift = Drift::near;                   // as PolicyDraw has it
   std::uint64_t seed = 1;
   bool part_of_more = true;  // false: the pack is the global batch
   int ahead = 1;  // 0: rows are about their own tokens, of which the last of a sequence counts

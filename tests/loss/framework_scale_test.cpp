@@ -3,12 +3,20 @@
 #include "harness/loss/framework_scale.h"
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 namespace lossgrid {
 namespace {
+
+/// Draws rewards of 3.
+class Threes final : public InputDraw {
+ public:
+  DrawnInputs inputs(const TokenToDraw&) const override { return {}; }
+  double reward(const CaseSpec&, std::int64_t) const override { return 3; }
+};
 
 /// d loss / d logprob of token t is given; loss 5 and one metric of each reduction.
 class Given final : public Objective {
@@ -19,6 +27,9 @@ class Given final : public Objective {
   std::string_view kind() const override { return "given"; }
   bool linear() const override { return true; }
   ObjectiveSizes sizes() const override { return {1, 2, 3, 4}; }
+  std::shared_ptr<const InputDraw> input_draw() const override {
+    return std::make_shared<Threes>();
+  }
 
   void token_terms(const ObjectiveTokens&, const PackedBatch&, SequenceTable<const double>,
                    ObjectiveTotals<double> totals, const TokenGradients& grad) const override {
@@ -134,6 +145,7 @@ TEST(FrameworkScale, IsTheSameObjectiveOtherwise) {
   EXPECT_TRUE(objective->needs().rewards);
   EXPECT_EQ(objective->sizes().sequence_sums, 1);
   EXPECT_EQ(objective->sizes().maxima, 4);
+  EXPECT_EQ(objective->input_draw()->reward({}, 0), 3);
 }
 
 }  // namespace

@@ -15,6 +15,13 @@
 namespace lossgrid {
 namespace {
 
+/// Draws rewards of 7.
+class Sevens final : public InputDraw {
+ public:
+  DrawnInputs inputs(const TokenToDraw&) const override { return {}; }
+  double reward(const CaseSpec&, std::int64_t) const override { return 7; }
+};
+
 /// Objective with loss = 2 sum_i S_i^2, S_i the sum of the sequence's log-probabilities; metric
 /// "highest" is the largest -2 log-probability. Its gradient is 2 S_i by definition.
 class Squares final : public Objective {
@@ -23,6 +30,9 @@ class Squares final : public Objective {
 
   std::string_view kind() const override { return "squares"; }
   ObjectiveSizes sizes() const override { return {1, 1, 1, 1}; }
+  std::shared_ptr<const InputDraw> input_draw() const override {
+    return std::make_shared<Sevens>();
+  }
   void require(const PackedBatch&) const override { throw_bad_input("squares: its own rule"); }
 
   void sequence_sums(const ObjectiveTokens& tokens, const PackedBatch&,
@@ -276,6 +286,7 @@ TEST(StepStatistics, LeaveTheObjectiveAsItIs) {
   EXPECT_TRUE(both->needs().rewards);
   EXPECT_TRUE(both->needs().row_statistics);
   EXPECT_EQ(both->needs().sequences_per_unit, 2);
+  EXPECT_EQ(both->input_draw()->reward({}, 0), 7);
   EXPECT_EQ(objective_truth(*both, data).branches,
             (std::map<std::string, std::int64_t>{{"squares", 3}}));
   EXPECT_THROW(both->require(data.batch), Error);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases with drawn inputs of objectives, and statistics of these inputs.
+// Cases with drawn inputs of objectives, by a plain draw unless another one is given, and
+// statistics of these inputs.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/problem/batch/draw.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "problem_of.h"
 #include "statistics.h"
@@ -14,14 +16,43 @@
 namespace lossgrid {
 
 inline constexpr ObjectiveNeeds kEverything{
-    .inputs = {true, true, true, true, true, true, true, true},
-    .rewards = true,
-    .current_version = 5};
+    .inputs = {true, true, true, true, true, true, true, true}, .rewards = true};
+
+/// Draws normal advantages and rewards, and log-probabilities and values below the token's number.
+class PlainDraw final : public InputDraw {
+ public:
+  /// `lacks`: generation_logprobs of every eighth token are NaN.
+  explicit PlainDraw(bool lacks = false) : lacks_(lacks) {}
+
+  DrawnInputs inputs(const TokenToDraw& token) const override {
+    DrawnInputs inputs;
+    for (int k = 0; k < kTokenInputs; ++k) {
+      const std::int64_t index = kTokenInputs * token.token + k;
+      const double normal = Draw(token.spec.seed, Stream::advantages, index).normal();
+      inputs.values[k] = token.number - std::abs(normal);
+      if (static_cast<TokenInput>(k) == TokenInput::advantages) inputs.values[k] = normal;
+      if (is_whole_number(static_cast<TokenInput>(k))) inputs.values[k] = std::round(normal);
+    }
+    const Draw lack(token.spec.seed, Stream::lacking_logprobs, token.token);
+    if (lacks_ && lack.uniform(0) < 0.125) {
+      inputs[TokenInput::generation_logprobs] = std::nan("");
+    }
+    return inputs;
+  }
+
+  double reward(const CaseSpec& spec, std::int64_t sequence) const override {
+    return Draw(spec.seed, Stream::rewards, sequence).normal();
+  }
+
+ private:
+  bool lacks_;
+};
 
 inline Problem drawn(const std::string& text, const std::vector<double>& logprobs,
-                     const ObjectiveNeeds& needs = kEverything) {
+                     const ObjectiveNeeds& needs = kEverything,
+                     const InputDraw& draw = PlainDraw()) {
   Problem problem = problem_of(text);
-  draw_objective_inputs(problem, needs, logprobs);
+  draw_objective_inputs(problem, needs, &draw, logprobs);
   return problem;
 }
 

@@ -36,7 +36,7 @@ inline LinearCase make_linear_case(const std::string& text) {
   c.rows = compute_rows(c.problem, 1);
   std::vector<double> logprobs;
   for (const RowTruth& row : c.rows) logprobs.push_back(row.logprob);
-  draw_objective_inputs(c.problem, c.objective->needs(), logprobs);
+  draw_objective_inputs(c.problem, c.objective->needs(), c.objective->input_draw().get(), logprobs);
   c.truth = make_truth(c.problem, c.rows, *c.objective, static_cast<int>(c.vocab()));
   std::vector<std::int64_t> positions(static_cast<std::size_t>(c.problem.tokens()));
   std::iota(positions.begin(), positions.end(), 0);

@@ -78,7 +78,7 @@ PreparedProblem prepare(Problem problem) {
   if (std::holds_alternative<FromCase>(problem.source)) {
     std::vector<double> numbers;
     for (const RowTruth& row : prepared.rows) numbers.push_back(number_of(row, spec.head));
-    draw_objective_inputs(problem, needs, numbers);
+    draw_objective_inputs(problem, needs, prepared.objective->input_draw().get(), numbers);
   } else {
     require_objective_inputs(problem, needs);
   }

@@ -21,10 +21,14 @@ class TruthOf final : public Objective {
       std::function<ObjectiveTruth(const PackedBatch& batch, std::span<const TokenTruth> rows)>;
 
   TruthOf(const Objective& like, Function truth)
-      : Objective(like.needs()), kind_(like.kind()), truth_(std::move(truth)) {}
+      : Objective(like.needs()),
+        kind_(like.kind()),
+        draw_(like.input_draw()),
+        truth_(std::move(truth)) {}
 
   std::string_view kind() const override { return kind_; }
   ObjectiveSizes sizes() const override { return {}; }
+  std::shared_ptr<const InputDraw> input_draw() const override { return draw_; }
   void token_terms(const ObjectiveTokens&, const PackedBatch&, SequenceTable<const double>,
                    ObjectiveTotals<double>, const TokenGradients&) const override {
     throw Error(ErrorCode::internal, "a truth alone runs nowhere");
@@ -40,6 +44,7 @@ class TruthOf final : public Objective {
 
  private:
   std::string kind_;
+  std::shared_ptr<const InputDraw> draw_;
   Function truth_;
 };
 

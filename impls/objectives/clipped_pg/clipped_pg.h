@@ -16,6 +16,7 @@
 #include "harness/loss/objective.h"
 #include "harness/loss/terms_kernels.h"
 #include "harness/problem/batch/sharding.h"
+#include "impls/objectives/clipped_pg/clipped_pg_draw.h"
 #include "impls/objectives/clipped_pg/clipped_pg_terms.h"
 
 namespace lossgrid {
@@ -45,6 +46,10 @@ class ClippedPgObjective final : public Objective {
     const bool has_numbers = options_.selects() && !by_inputs;
     return {columns_.sums, columns_.coefficients, ClippedPgTotals::kSums, ClippedPgTotals::kMaxima,
             has_numbers ? 1 : 0};
+  }
+
+  std::shared_ptr<const InputDraw> input_draw() const override {
+    return std::make_shared<ClippedPgDraw>(options_);
   }
 
   /// Returns the sum of the importance weights of valid tokens, or of sequences that have some.

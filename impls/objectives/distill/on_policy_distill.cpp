@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
@@ -17,36 +18,36 @@
 #include "impls/objectives/distill/on_policy_distill_terms.h"
 #include "impls/objectives/k3_root.h"
 #include "impls/objectives/objective_options.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 namespace {
 
 /// Returns the differences teacher - student at which the loss meets its bound.
-Edges teacher_edges(const OnPolicyDistillOptions& options) {
-  Edges edges;
+PolicyEdges edges_of(const OnPolicyDistillOptions& options) {
+  PolicyEdges edges;
   const double bound = options.loss_max_clamp;
   if (!std::isfinite(bound)) return edges;
   for (const double sign : {1.0, -1.0}) {
-    edges.add(options.loss_mode == SampledLoss::k2   ? sign * std::sqrt(2 * bound)
-              : options.loss_mode == SampledLoss::k3 ? k3_root(bound, -sign)
-                                                     : sign * bound);
+    edges.teacher_offsets.add(options.loss_mode == SampledLoss::k2   ? sign * std::sqrt(2 * bound)
+                              : options.loss_mode == SampledLoss::k3 ? k3_root(bound, -sign)
+                                                                     : sign * bound);
   }
   return edges;
 }
 
 constexpr auto kTeacher = static_cast<std::size_t>(TokenInput::teacher_logprobs);
 
-ObjectiveNeeds needs_of(const OnPolicyDistillOptions& options) {
+ObjectiveNeeds on_policy_needs() {
   ObjectiveNeeds needs;
   needs.inputs[kTeacher] = true;
-  needs.teacher_offsets = teacher_edges(options);
   return needs;
 }
 
 class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerms> {
  public:
   explicit OnPolicyDistillObjective(const OnPolicyDistillOptions& options)
-      : TermsObjective(needs_of(options)), options_(options) {}
+      : TermsObjective(on_policy_needs()), options_(options) {}
 
   std::string_view kind() const override { return "on_policy_distill"; }
 
@@ -54,6 +55,10 @@ class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerm
     ObjectiveSizes sizes;
     sizes.sums = OnPolicyDistillTerms::kSums;
     return sizes;
+  }
+
+  std::shared_ptr<const InputDraw> input_draw() const override {
+    return std::make_shared<PolicyDraw>(edges_of(options_));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,

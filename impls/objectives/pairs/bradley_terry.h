@@ -8,6 +8,7 @@
 // where s is the logistic function.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "harness/loss/objective.h"
@@ -16,6 +17,7 @@
 #include "impls/objectives/pairs/pair_losses.h"
 #include "impls/objectives/pairs/pair_steps.h"
 #include "impls/objectives/pairs/score_terms.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 
@@ -64,6 +66,10 @@ class BradleyTerryObjective final : public TermsObjective<ScoreTerms> {
 
   ObjectiveSizes sizes() const override {
     return {ScoreTerms::kSequenceSums, ScoreTerms::kCoefficients, 0, 0};
+  }
+
+  std::shared_ptr<const InputDraw> input_draw() const override {
+    return std::make_shared<PolicyDraw>();  // for its rewards
   }
 
   void require(const PackedBatch& batch) const override { require_pairs(kind(), batch); }

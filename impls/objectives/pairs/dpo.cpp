@@ -20,10 +20,15 @@ std::vector<std::size_t> DpoFormulas::order(const std::vector<double>& numbers,
 ObjectiveNeeds dpo_needs(const DpoOptions& options) {
   ObjectiveNeeds needs = pair_needs(options.weights());
   needs.whole_batch = options.sorts();
-  // A chosen sequence with one token more than the rejected one is at the kink.
-  const double beta = options.beta();
-  if (options.loss_type == DpoLossType::hinge && beta > 0) needs.reference_offsets.add(-1 / beta);
   return needs;
+}
+
+PolicyEdges DpoSteps::edges() const {
+  PolicyEdges edges = PairSteps::edges();
+  // A chosen sequence with one token more than the rejected one is at the kink.
+  const double beta = options_.beta();
+  if (options_.loss_type == DpoLossType::hinge && beta > 0) edges.reference_offsets.add(-1 / beta);
+  return edges;
 }
 
 ValueAndSlope DpoSteps::scored(const PackedBatch& batch, const PairSequence& sequence) const {

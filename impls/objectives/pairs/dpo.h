@@ -70,6 +70,7 @@ class DpoSteps : public PairSteps {
   }
 
  protected:
+  PolicyEdges edges() const override;
   std::vector<PairLoss> losses(const PackedBatch& batch,
                                const std::vector<SequencePair>& pairs) const override;
   double reward(const PackedBatch& batch, const PairSequence& sequence) const override {

@@ -57,8 +57,17 @@ ObjectiveNeeds pair_needs(const PairWeights& weights) {
   needs.sequences_per_unit = 2;
   needs.token_weights = weights.tail != 1;
   needs.predictions = needs.probability_weights = weights.weighs_pairs;
-  needs.edges_by_unit = true;  // one offset for a pair: the rewards of both are all but equal
   return needs;
+}
+
+std::shared_ptr<const InputDraw> PairSteps::input_draw() const {
+  return std::make_shared<PolicyDraw>(edges());
+}
+
+PolicyEdges PairSteps::edges() const {
+  PolicyEdges edges;
+  edges.sequences_per_edge = 2;  // one offset for a pair: the rewards of both are all but equal
+  return edges;
 }
 
 ObjectiveSizes PairSteps::sizes() const {

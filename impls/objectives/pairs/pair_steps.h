@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "harness/loss/terms_objective.h"
 #include "impls/objectives/pairs/pair_terms.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 
@@ -69,6 +71,7 @@ class PairSteps : public TermsObjective<PairTerms> {
       : TermsObjective(needs), weights_(weights) {}
 
   ObjectiveSizes sizes() const override;
+  std::shared_ptr<const InputDraw> input_draw() const override;
   /// Bad input: an odd number of sequences; a pair with two sample masks.
   void require(const PackedBatch& batch) const override;
 
@@ -81,6 +84,8 @@ class PairSteps : public TermsObjective<PairTerms> {
                          ObjectiveTotals<const double> totals) const override;
 
  protected:
+  /// Returns the distances at which the loss of a pair switches.
+  virtual PolicyEdges edges() const;
   /// Returns the loss of each pair.
   virtual std::vector<PairLoss> losses(const PackedBatch& batch,
                                        const std::vector<SequencePair>& pairs) const = 0;

@@ -27,6 +27,7 @@ class WithChangedSums final : public Objective {
 
   std::string_view kind() const override { return own_->kind(); }
   ObjectiveSizes sizes() const override { return own_->sizes(); }
+  std::shared_ptr<const InputDraw> input_draw() const override { return own_->input_draw(); }
   std::vector<float> token_weights(const PackedBatch& batch,
                                    const ShiftedBatch& rows) const override {
     return own_->token_weights(batch, rows);

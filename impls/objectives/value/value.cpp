@@ -52,8 +52,6 @@ ObjectiveNeeds value_needs(const ValueOptions& options) {
   needs.inputs[static_cast<int>(TokenInput::returns)] = true;
   needs.inputs[static_cast<int>(TokenInput::old_values)] = options.clips();
   needs.sequence_counts = !options.aggregation.over_tokens();
-  needs.value_clip = options.clip;
-  needs.value_bend = options.delta;
   return needs;
 }
 

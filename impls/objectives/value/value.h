@@ -3,9 +3,12 @@
 // AReaL's `ppo_critic_loss_fn`), by the formula of value_terms.h. Its truth is of value_truth.h.
 #pragma once
 
+#include <memory>
+
 #include "harness/loss/objective.h"
 #include "harness/loss/terms_objective.h"
 #include "impls/objectives/objective_options.h"
+#include "impls/objectives/value/value_draw.h"
 #include "impls/objectives/value/value_terms.h"
 #include "impls/objectives/value/value_truth.h"
 
@@ -38,6 +41,10 @@ class ValueObjective : public TermsObjective<ValueTerms<Formulas>> {
     const bool by_sequence = options_.aggregation.differs_by_sequence();
     return {by_sequence ? Terms::kSequenceSums : 0, by_sequence ? 1 : 0, Terms::kSums,
             Terms::kMaxima};
+  }
+
+  std::shared_ptr<const InputDraw> input_draw() const override {
+    return std::make_shared<ValueDraw>(options_.clip, options_.delta);
   }
 
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,

@@ -66,7 +66,8 @@ TEST(BundleInputs, SurviveWritingWithoutPoison) {
                    "lens=5+0+8+1+3 sample_mask=11101 vocab=7 poison=" +
                    poison));
     const std::vector<double> logprobs(17, -2.5);
-    draw_objective_inputs(problem, kEverything, logprobs);
+    const PlainDraw draw;
+    draw_objective_inputs(problem, kEverything, &draw, logprobs);
     write_bundle(scratch.path(), problem, std::nullopt);
     Problem read = read_bundle(scratch.path()).problem;
     EXPECT_EQ(read.spec.objective, problem.spec.objective);

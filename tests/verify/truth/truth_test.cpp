@@ -242,7 +242,7 @@ TEST_P(GradientByDifferences, Agrees) {
   const std::vector<RowTruth> rows = compute_rows(problem, 1);
   std::vector<double> logprobs;
   for (const RowTruth& row : rows) logprobs.push_back(row.logprob);
-  draw_objective_inputs(problem, objective->needs(), logprobs);
+  draw_objective_inputs(problem, objective->needs(), objective->input_draw().get(), logprobs);
   const Truth truth = make_truth(problem, rows, *objective, 12);
   const BundleResults results = expected_results(problem, truth);
   const auto loss_at = [&](std::int64_t t, std::int64_t v, double by) {

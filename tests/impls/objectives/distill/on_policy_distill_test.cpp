@@ -13,6 +13,7 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "impls/objectives/policy_draw.h"
 #include "objective_batch.h"
 
 namespace lossgrid {
@@ -143,8 +144,7 @@ TEST(OnPolicyDistill, HasBothSidesOfABound) {
 
 TEST(OnPolicyDistill, MeetsItsBoundAtTheEdges) {
   const auto edges = [](const char* mode) {
-    return on_policy_distill({{"loss_mode", mode}, {"loss_max_clamp", "0.5"}})
-        ->needs()
+    return policy_edges(*on_policy_distill({{"loss_mode", mode}, {"loss_max_clamp", "0.5"}}))
         .teacher_offsets;
   };
   for (const double edge : {edges("\"k3\"").at[0], edges("\"k3\"").at[1]}) {
@@ -153,7 +153,8 @@ TEST(OnPolicyDistill, MeetsItsBoundAtTheEdges) {
   EXPECT_LT(edges("\"k3\"").at[0] * edges("\"k3\"").at[1], 0);
   EXPECT_EQ(edges("\"k2\"").at[0], 1);
   EXPECT_EQ(edges("\"abs\"").at[1], -0.5);
-  EXPECT_EQ(on_policy_distill({{"loss_max_clamp", "null"}})->needs().teacher_offsets.count, 0);
+  const auto unbounded = on_policy_distill({{"loss_max_clamp", "null"}});
+  EXPECT_EQ(policy_edges(*unbounded).teacher_offsets.count, 0);
 }
 
 TEST(OnPolicyDistill, RefusesWhatIsNotAnOption) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions of the policy that sampled the tokens of a batch, drawn around that of the current one:
+// Versions of the policy that sampled the tokens of a case, drawn around that of the current one:
 // the one before it, older ones, itself, a later one, and none (-1), as tokens of a prompt have.
 #pragma once
 

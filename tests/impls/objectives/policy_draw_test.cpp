@@ -1,18 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distances of other policies from the current one: every branch with its share.
+#include "impls/objectives/policy_draw.h"
+
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "drawn_inputs.h"
+#include "../problem/drawn_inputs.h"
 
 namespace lossgrid {
 namespace {
 
+constexpr ObjectiveNeeds kPolicies{.inputs = {true, true, true, true, true}, .rewards = true};
+
+Problem with_policies(const std::string& text, const std::vector<double>& logprobs,
+                      const PolicyEdges& edges = {}) {
+  return drawn(text, logprobs, kPolicies, PolicyDraw(edges));
+}
+
+/// Every token with the same log-probability.
+Problem with_policies(const std::string& text, double logprob, const PolicyEdges& edges = {}) {
+  const auto tokens = static_cast<std::size_t>(problem_of(text).tokens());
+  return with_policies(text, std::vector<double>(tokens, logprob), edges);
+}
+
+TEST(PolicyDraw, AdvantagesAndRewardsAreNormal) {
+  std::string lens = "lens=2";
+  for (int i = 1; i < 4000; ++i) lens += "+2";
+  const Problem problem = with_policies(lens + " mask=all vocab=8", -3);
+  const auto& all = input(problem, TokenInput::advantages);
+  std::vector<double> advantages =
+      of_targets(problem, [&](std::size_t t) { return double{all[t]}; });
+  EXPECT_NEAR(share(advantages, 0, 0), 0.1, 0.02);
+  advantages.erase(std::remove(advantages.begin(), advantages.end(), 0.0), advantages.end());
+  EXPECT_NEAR(mean(advantages), 0, 0.07);
+  EXPECT_NEAR(deviation(advantages), 1, 0.04);
+  const std::vector<double> rewards(problem.rewards.begin(), problem.rewards.end());
+  EXPECT_EQ(rewards.size(), 4000u);
+  EXPECT_NEAR(mean(rewards), 0, 0.07);
+  EXPECT_NEAR(deviation(rewards), 1, 0.04);
+}
+
 TEST(NearDrift, RatiosHaveEveryBranchWithItsShare) {
-  const Problem problem = drawn("lens=8001 mask=all vocab=8", -7);
+  const Problem problem = with_policies("lens=8001 mask=all vocab=8", -7);
   const auto& prev = input(problem, TokenInput::prev_logprobs);
   std::vector<double> d = of_targets(problem, [&](std::size_t t) { return -7 - prev[t]; });
   // One sequence, one drift: known from the mean, as the mixture has 0.05 * 0.425.
@@ -30,7 +63,7 @@ TEST(NearDrift, RatiosHaveEveryBranchWithItsShare) {
 TEST(NearDrift, SequencesShareADrift) {
   std::string lens = "lens=41";
   for (int i = 1; i < 500; ++i) lens += "+41";
-  const Problem problem = drawn(lens + " mask=all vocab=8", -7);
+  const Problem problem = with_policies(lens + " mask=all vocab=8", -7);
   const auto& prev = input(problem, TokenInput::prev_logprobs);
   std::vector<double> means;
   for (std::int64_t i = 0; i < 500; ++i) {
@@ -43,7 +76,7 @@ TEST(NearDrift, SequencesShareADrift) {
 }
 
 TEST(NearDrift, WeightsAndReferencesHaveTheirShares) {
-  const Problem problem = drawn("lens=8001 mask=all vocab=8", -7);
+  const Problem problem = with_policies("lens=8001 mask=all vocab=8", -7);
   const auto& prev = input(problem, TokenInput::prev_logprobs);
   const auto& generation = input(problem, TokenInput::generation_logprobs);
   const auto& reference = input(problem, TokenInput::reference_policy_logprobs);
@@ -62,8 +95,8 @@ TEST(NearDrift, WeightsAndReferencesHaveTheirShares) {
 TEST(FarDrift, MovesATenthBeyondClampsAndFloat32) {
   const std::string text = "lens=9001 mask=all vocab=8 poison=none drift=";
   // -150: high enough above for every branch on both sides.
-  const Problem near = drawn(text + "near", -150);
-  const Problem far = drawn(text + "far", -150);
+  const Problem near = with_policies(text + "near", -150);
+  const Problem far = with_policies(text + "far", -150);
   const auto& prev = input(far, TokenInput::prev_logprobs);
   const auto& generation = input(far, TokenInput::generation_logprobs);
   const auto& reference = input(far, TokenInput::reference_policy_logprobs);
@@ -94,7 +127,7 @@ TEST(FarDrift, MovesATenthBeyondClampsAndFloat32) {
 }
 
 TEST(FarDrift, GoesBelowWhereAboveIsNoLogProbability) {
-  const Problem far = drawn("lens=9001 mask=all vocab=8 drift=far", -4);
+  const Problem far = with_policies("lens=9001 mask=all vocab=8 drift=far", -4);
   const auto& reference = input(far, TokenInput::reference_policy_logprobs);
   const auto offset = of_targets(far, [&](std::size_t t) { return double{reference[t]} + 4; });
   EXPECT_NEAR(share(offset, -40, -25), 1.0 / 30, 0.006);
@@ -104,8 +137,8 @@ TEST(FarDrift, GoesBelowWhereAboveIsNoLogProbability) {
 
 TEST(FarPrevDrift, MakesRatiosOfE25AndMore) {
   const std::string text = "lens=9001 mask=all vocab=8 poison=none drift=";
-  const Problem near = drawn(text + "near", -4);
-  const Problem far = drawn(text + "far_prev", -4);
+  const Problem near = with_policies(text + "near", -4);
+  const Problem far = with_policies(text + "far_prev", -4);
   const auto& prev = input(far, TokenInput::prev_logprobs);
   const auto& generation = input(far, TokenInput::generation_logprobs);
   const auto log_ratio = of_targets(far, [&](std::size_t t) { return -4 - double{prev[t]}; });
@@ -120,7 +153,7 @@ TEST(FarPrevDrift, MakesRatiosOfE25AndMore) {
 }
 
 TEST(FarPrevDrift, GoesAboveToWhereThatIsALogProbability) {
-  const Problem far = drawn("lens=9001 mask=all vocab=8 drift=far_prev", -150);
+  const Problem far = with_policies("lens=9001 mask=all vocab=8 drift=far_prev", -150);
   const auto& prev = input(far, TokenInput::prev_logprobs);
   const auto log_ratio = of_targets(far, [&](std::size_t t) { return -150 - double{prev[t]}; });
   EXPECT_NEAR(share(log_ratio, 25, 40), 0.125, 0.015);
@@ -130,7 +163,7 @@ TEST(FarPrevDrift, GoesAboveToWhereThatIsALogProbability) {
 TEST(EqualDrift, IsTheLogProbabilityAsFloat32) {
   std::vector<double> logprobs;
   for (int t = 0; t < 50; ++t) logprobs.push_back(-0.1 * t);
-  const Problem problem = drawn("lens=20+30 mask=all vocab=8 drift=equal", logprobs);
+  const Problem problem = with_policies("lens=20+30 mask=all vocab=8 drift=equal", logprobs);
   for (const TokenInput which : {TokenInput::prev_logprobs, TokenInput::generation_logprobs,
                                  TokenInput::reference_policy_logprobs}) {
     for (std::size_t t = 1; t < 50; ++t) {
@@ -140,11 +173,11 @@ TEST(EqualDrift, IsTheLogProbabilityAsFloat32) {
   }
 }
 
-TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
+TEST(PolicyDraw, LogProbabilitiesAreReflectedAndNeverPositive) {
   for (const std::string drift : {"near", "far", "equal", "far_prev", "edge"}) {
     for (const double x : {0.0, 1e-18, -1e-7, -0.1, -0.4, -3.0, -1e30}) {
       SCOPED_TRACE(drift + ' ' + std::to_string(x));
-      const Problem problem = drawn("lens=500+501 mask=all vocab=8 drift=" + drift, x);
+      const Problem problem = with_policies("lens=500+501 mask=all vocab=8 drift=" + drift, x);
       for (const TokenInput which : {TokenInput::prev_logprobs, TokenInput::generation_logprobs,
                                      TokenInput::reference_policy_logprobs}) {
         const auto values =
@@ -157,27 +190,24 @@ TEST(ObjectiveInputs, AreReflectedAndNeverPositive) {
     }
   }
   // Reflected: at 0 the distances of both sides lie below.
-  const Problem problem = drawn("lens=8001 mask=all vocab=8", 0);
+  const Problem problem = with_policies("lens=8001 mask=all vocab=8", 0);
   const auto& reference = input(problem, TokenInput::reference_policy_logprobs);
   const auto offset = of_targets(problem, [&](std::size_t t) { return double{reference[t]}; });
   EXPECT_NEAR(share(offset, -2.5, -1.5), 0.1, 0.015);
 }
 
-/// Needs with an edge of each kind: ratios of 0.8 and 1.2, weights of 2, KL at -0.5.
-ObjectiveNeeds needs_with_edges() {
-  ObjectiveNeeds needs = kEverything;
-  needs.inputs[static_cast<std::size_t>(TokenInput::versions)] = false;
-  needs.log_ratios.add(std::log(0.8));
-  needs.log_ratios.add(std::log(1.2));
-  needs.log_weights.add(std::log(2));
-  needs.reference_offsets.add(-0.5);
-  return needs;
+/// An edge of each kind: ratios of 0.8 and 1.2, weights of 2, KL at -0.5.
+PolicyEdges some_edges() {
+  PolicyEdges edges;
+  edges.log_ratios.add(std::log(0.8));
+  edges.log_ratios.add(std::log(1.2));
+  edges.log_weights.add(std::log(2));
+  edges.reference_offsets.add(-0.5);
+  return edges;
 }
 
 TEST(EdgeDrift, IsAtEveryEdgeOneFloatAndALittleFurther) {
-  const std::vector<double> logprobs(3001, -3);
-  const Problem problem =
-      drawn("lens=3001 mask=all vocab=8 drift=edge", logprobs, needs_with_edges());
+  const Problem problem = with_policies("lens=3001 mask=all vocab=8 drift=edge", -3, some_edges());
   const auto& prev = input(problem, TokenInput::prev_logprobs);
   const auto& generation = input(problem, TokenInput::generation_logprobs);
   const auto& reference = input(problem, TokenInput::reference_policy_logprobs);
@@ -205,13 +235,11 @@ TEST(EdgeDrift, IsAtEveryEdgeOneFloatAndALittleFurther) {
 }
 
 TEST(EdgeDrift, HasOneEdgeForAUnitAndRewardsOfZero) {
-  ObjectiveNeeds needs = needs_with_edges();
-  needs.edges_by_unit = true;
-  needs.sequences_per_unit = 2;
+  PolicyEdges edges = some_edges();
+  edges.sequences_per_edge = 2;
   std::string lens = "lens=4";
   for (int i = 1; i < 200; ++i) lens += "+4";
-  const std::vector<double> logprobs(800, -3);
-  const Problem problem = drawn(lens + " mask=all vocab=8 drift=edge", logprobs, needs);
+  const Problem problem = with_policies(lens + " mask=all vocab=8 drift=edge", -3, edges);
   const auto& prev = input(problem, TokenInput::prev_logprobs);
   for (std::size_t t = 0; t < 800; ++t) {
     if (t % 4 == 0) continue;
@@ -222,7 +250,7 @@ TEST(EdgeDrift, HasOneEdgeForAUnitAndRewardsOfZero) {
 }
 
 TEST(EdgeDrift, WithoutEdgesIsAtTheLogProbabilityItself) {
-  const Problem problem = drawn("lens=3001 mask=all vocab=8 drift=edge", -3);
+  const Problem problem = with_policies("lens=3001 mask=all vocab=8 drift=edge", -3);
   const auto& prev = input(problem, TokenInput::prev_logprobs);
   const auto log_ratio = of_targets(problem, [&](std::size_t t) { return -3 - double{prev[t]}; });
   EXPECT_NEAR(share(log_ratio, 0, 0), 0.2, 0.02);

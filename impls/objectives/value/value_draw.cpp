@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/problem/batch/value_inputs.h"
+#include "impls/objectives/value/value_draw.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +8,11 @@
 
 namespace lossgrid {
 namespace {
+
+struct DrawnValues {
+  double returns = 0;
+  double old_value = 0;
+};
 
 /// Returns value - old value for a range of `clip` to both sides.
 double drawn_distance(const Draw& draw, double clip) {
@@ -66,15 +71,12 @@ DrawnValues values_at_edges(const Draw& of_return, const Draw& of_old, double cl
   return drawn;
 }
 
-}  // namespace
-
-DrawnValues drawn_values(const CaseSpec& spec, const ObjectiveNeeds& needs, std::int64_t t,
-                         double value) {
+DrawnValues drawn_values(const CaseSpec& spec, std::int64_t t, double value, double value_clip,
+                         double bend) {
   if (spec.drift == Drift::equal) return {value, value};
   const Draw of_return(spec.seed, Stream::returns, t);
   const Draw of_old(spec.seed, Stream::old_values, t);
-  const double clip = std::isfinite(needs.value_clip) ? needs.value_clip : 0.5;
-  const double bend = needs.value_bend;
+  const double clip = std::isfinite(value_clip) ? value_clip : 0.5;
   if (spec.drift == Drift::edge) return values_at_edges(of_return, of_old, clip, bend, value);
   DrawnValues drawn;
   drawn.old_value = value - drawn_distance(of_old, clip);
@@ -86,6 +88,16 @@ DrawnValues drawn_values(const CaseSpec& spec, const ObjectiveNeeds& needs, std:
         value + with_sign(of_return.uniform(3) < 0.5, of_return.between(1.1 * least, 4 * least, 1));
   }
   return drawn;
+}
+
+}  // namespace
+
+DrawnInputs ValueDraw::inputs(const TokenToDraw& token) const {
+  const DrawnValues drawn = drawn_values(token.spec, token.token, token.number, clip_, bend_);
+  DrawnInputs inputs;
+  inputs[TokenInput::returns] = drawn.returns;
+  inputs[TokenInput::old_values] = drawn.old_value;
+  return inputs;
 }
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/problem/batch/policy_versions.h"
+#include "impls/objectives/clipped_pg/ratio/policy_versions.h"
 
 #include <algorithm>
 
