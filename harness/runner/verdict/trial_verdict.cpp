@@ -62,9 +62,8 @@ void add_failed_checks(const std::vector<CheckRecord>& checks, std::vector<Verdi
 void add_failed_invariants(const std::vector<InvariantRecord>& invariants, bool that_explain,
                            std::vector<VerdictReason>& out) {
   for (const InvariantRecord& invariant : invariants) {
-    if (invariant.status != "failed" ||
-        (invariant.name == name(InvariantId::scale_identity)) != that_explain)
-      continue;
+    const bool explains = invariant.name == name(InvariantId::scale_identity);
+    if (invariant.status != "failed" || explains != that_explain) continue;
     out.push_back({TrialStatus::failed, invariant.name + ": " + invariant.detail});
   }
 }
