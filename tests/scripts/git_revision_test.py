@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "harness", "core",
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "harness", "core", "process",
                       "git_revision.cmake")
 CMAKE = shutil.which("cmake")  # for a PATH without it
 IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.com")
