@@ -11,7 +11,7 @@ namespace lossgrid {
 namespace {
 
 std::string plural(std::string_view one) {
-  if (one.ends_with("ty")) return fmt::format("{}ies", one.substr(0, one.size() - 1));
+  if (one.ends_with('y')) return fmt::format("{}ies", one.substr(0, one.size() - 1));
   return fmt::format("{}{}", one, one.ends_with("ch") ? "es" : "s");
 }
 

@@ -79,7 +79,9 @@ TEST_F(FailedEntropiesTest, MistakesAreNamed) {
                           static_cast<std::size_t>(own.valid()));
   };
   const std::vector<std::pair<Change, std::string>> mistakes{
-      {[](auto, const RowTruth&, std::size_t) { return 0.0; }, "never written, or masked away"},
+      {[](auto, const RowTruth&, std::size_t) { return 0.0; },
+       "wrong entropies where it would show, 14 are what they would be if the entropy of these "
+       "rows were never written, or masked away: 0?"},
       {[&](auto logits, const RowTruth&, std::size_t) {
          return plain_entropy(shard(logits), plain_sum(logits));
        },
