@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/runner/rank/pack_run.h"
 
-#include "harness/comm/faults/flight_recorder.h"
 #include "harness/runner/rank/injected_nan.h"
 
 namespace lossgrid {

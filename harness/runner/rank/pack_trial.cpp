@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/comm/faults/flight_recorder.h"
 #include "harness/core/clock.h"
 #include "harness/core/error.h"
 #include "harness/core/rank_observer.h"
