@@ -27,7 +27,7 @@ void fields(A& archive, FailedElements& failed) {
 }
 
 template <typename A>
-void fields(A& archive, FailedLogprobs::Tally& tally) {
+void fields(A& archive, MistakeTally& tally) {
   archive(tally.tried, tally.fits);
 }
 
@@ -36,11 +36,6 @@ void fields(A& archive, FailedLogprobs& failed) {
   archive(failed.count, failed.not_written, failed.positive, failed.nan_rows,
           failed.smallest_difference, failed.largest_difference, failed.differences,
           failed.mistakes);
-}
-
-template <typename A>
-void fields(A& archive, FailedEntropies::Tally& tally) {
-  archive(tally.tried, tally.fits);
 }
 
 template <typename A>

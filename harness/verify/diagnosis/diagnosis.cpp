@@ -111,7 +111,7 @@ void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, 
 bool add_mistakes(const FailedLogprobs& all, bool external, Sentences& out) {
   std::vector<std::size_t> order;
   for (std::size_t k = 0; k < all.mistakes.size(); ++k) {
-    const FailedLogprobs::Tally& tally = all.mistakes[k];
+    const MistakeTally& tally = all.mistakes[k];
     if (tally.fits > 0 && 4 * tally.fits >= tally.tried) order.push_back(k);
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -119,7 +119,7 @@ bool add_mistakes(const FailedLogprobs& all, bool external, Sentences& out) {
   });
   std::int64_t left = all.differences;
   for (const std::size_t k : order) {
-    const FailedLogprobs::Tally& tally = all.mistakes[k];
+    const MistakeTally& tally = all.mistakes[k];
     if (k != order.front() && tally.fits > left) continue;
     left -= tally.fits;
     std::string sentence =

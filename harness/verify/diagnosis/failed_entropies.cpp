@@ -86,27 +86,12 @@ class EntropyMistakes {
   std::vector<double> logits_;
 };
 
-/// Counts a row in `tally`. Values that equal the truth are no evidence. One of several has to fit.
-void tally_entropy(const Entropies& values, double got, double want, double within,
-                   FailedEntropies::Tally& tally) {
-  bool shows = false;
-  bool fits = false;
-  for (const double value : values) {
-    if (!std::isfinite(value) || std::abs(value - want) <= 4 * within) continue;
-    shows = true;
-    fits = fits || std::abs(value - got) <= within;
-  }
-  tally.tried += shows ? 1 : 0;
-  tally.fits += fits ? 1 : 0;
-}
-
 }  // namespace
 
 void FailedEntropies::add(const FailedEntropies& other) {
   count += other.count;
   for (std::size_t k = 0; k < mistakes.size(); ++k) {
-    mistakes[k].tried += other.mistakes[k].tried;
-    mistakes[k].fits += other.mistakes[k].fits;
+    mistakes[k].add(other.mistakes[k]);
   }
 }
 
@@ -127,7 +112,7 @@ FailedEntropies look_at_entropies(const Problem& problem, const Truth& truth,
     if (failed.count > kMostEntropies || !std::isfinite(got[k])) continue;
     const auto made = mistakes.of(token);
     for (std::size_t m = 0; m < made.size(); ++m) {
-      tally_entropy(made[m], got[k], row.entropy(), 2 * bound, failed.mistakes[m]);
+      failed.mistakes[m].add(made[m], got[k], row.entropy(), 2 * bound);
     }
   }
   return failed;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "harness/verify/checks/row_places.h"
+#include "harness/verify/diagnosis/mistake_tally.h"
 #include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
@@ -27,13 +28,8 @@ inline constexpr std::array<std::string_view, 7> kEntropyMistakes{{
 }};
 
 struct FailedEntropies {
-  struct Tally {
-    std::int64_t tried = 0;  // rows
-    std::int64_t fits = 0;   // rows
-  };
-
   std::int64_t count = 0;
-  std::array<Tally, kEntropyMistakes.size()> mistakes{};
+  std::array<MistakeTally, kEntropyMistakes.size()> mistakes{};
 
   void add(const FailedEntropies& other);
 };

@@ -152,20 +152,6 @@ class Mistakes {
   std::vector<double> logits_;
 };
 
-/// Counts a row in `tally`. Values that equal the truth are no evidence. One of several has to fit.
-void tally(const Values& values, double got, double want, double within,
-           FailedLogprobs::Tally& tally) {
-  bool shows = false;
-  bool fits = false;
-  for (const double value : values) {
-    if (!std::isfinite(value) || std::abs(value - want) <= 4 * within) continue;
-    shows = true;
-    fits = fits || std::abs(value - got) <= within;
-  }
-  tally.tried += shows ? 1 : 0;
-  tally.fits += fits ? 1 : 0;
-}
-
 void add_difference(double difference, FailedLogprobs& failed) {
   const bool first = failed.differences++ == 0;
   failed.smallest_difference =
@@ -192,8 +178,7 @@ void FailedLogprobs::add(const FailedLogprobs& other) {
     differences += other.differences;
   }
   for (std::size_t k = 0; k < mistakes.size(); ++k) {
-    mistakes[k].tried += other.mistakes[k].tried;
-    mistakes[k].fits += other.mistakes[k].fits;
+    mistakes[k].add(other.mistakes[k]);
   }
 }
 
@@ -223,7 +208,7 @@ FailedLogprobs look_at_logprobs(const Problem& problem, const Truth& truth, cons
     if (failed.differences > kMostRows) continue;
     const auto made = mistakes.of(k);
     for (std::size_t m = 0; m < made.size(); ++m) {
-      tally(made[m], value, row.logprob, 2 * bound, failed.mistakes[m]);
+      failed.mistakes[m].add(made[m], value, row.logprob, 2 * bound);
     }
   }
   std::sort(failed.nan_rows.begin(), failed.nan_rows.end());

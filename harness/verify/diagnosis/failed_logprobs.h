@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/verify/checks/row_places.h"
+#include "harness/verify/diagnosis/mistake_tally.h"
 #include "harness/verify/truth/truth.h"
 
 namespace lossgrid {
@@ -42,11 +43,6 @@ inline constexpr std::array<LogprobMistake, 11> kLogprobMistakes{{
 }};
 
 struct FailedLogprobs {
-  struct Tally {
-    std::int64_t tried = 0;  // rows
-    std::int64_t fits = 0;   // rows
-  };
-
   std::int64_t count = 0;
   std::int64_t not_written = 0;
   std::int64_t positive = 0;
@@ -55,7 +51,7 @@ struct FailedLogprobs {
   double smallest_difference = 0;
   double largest_difference = 0;
   std::int64_t differences = 0;
-  std::array<Tally, kLogprobMistakes.size()> mistakes{};
+  std::array<MistakeTally, kLogprobMistakes.size()> mistakes{};
 
   void add(const FailedLogprobs& other);
 };

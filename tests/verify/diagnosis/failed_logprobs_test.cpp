@@ -53,7 +53,7 @@ int mistake_of(const Batch& b, const Change& change, int tp = 1, int tp_rank = 0
       look_at_logprobs(b.problem, b.truth, {b.places, b.order, tp, tp_rank}, got, kAdds);
   int found = -1;
   for (std::size_t m = 0; m < failed.mistakes.size(); ++m) {
-    const FailedLogprobs::Tally& tally = failed.mistakes[m];
+    const MistakeTally& tally = failed.mistakes[m];
     if (tally.fits == 0) continue;
     EXPECT_EQ(found, -1) << "two mistakes fit";
     EXPECT_EQ(tally.fits, tally.tried) << m;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// `MistakeTally`: the number of wrong values that are what a mistake would make of them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace lossgrid {
+
+struct MistakeTally {
+  std::int64_t tried = 0;  // rows where the mistake would show
+  std::int64_t fits = 0;   // of these, rows with the value that it makes
+
+  /// Adds a row with the values that the mistake could make of it, of which one has to fit. Values
+  /// that equal the truth are no evidence.
+  void add(const std::vector<double>& values, double got, double want, double within) {
+    bool shows = false;
+    bool is_one = false;
+    for (const double value : values) {
+      if (!std::isfinite(value) || std::abs(value - want) <= 4 * within) continue;
+      shows = true;
+      is_one = is_one || std::abs(value - got) <= within;
+    }
+    tried += shows ? 1 : 0;
+    fits += is_one ? 1 : 0;
+  }
+  void add(const MistakeTally& other) {
+    tried += other.tried;
+    fits += other.fits;
+  }
+};
+
+}  // namespace lossgrid
