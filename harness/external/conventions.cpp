@@ -46,10 +46,15 @@ const std::vector<std::string>& convention_words(const std::string& key) {
   return all.at(key);
 }
 
-std::vector<std::string> listed_words(const std::string& key) {
-  std::vector<std::string> words;
-  for (const Json& entry : conventions()["lists"][key]) words.push_back(entry["word"]);
-  return words;
+const std::vector<std::string>& listed_words(const std::string& key) {
+  static const auto all = [] {
+    std::map<std::string, std::vector<std::string>> words;
+    for (const auto& [list, entries] : conventions()["lists"].items()) {
+      for (const Json& entry : entries) words[list].push_back(entry["word"]);
+    }
+    return words;
+  }();
+  return all.at(key);
 }
 
 void require_plugin_words(const nlohmann::json& declaration) {

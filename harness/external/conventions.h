@@ -15,7 +15,7 @@ namespace lossgrid {
 const std::vector<std::string>& convention_words(const std::string& key);
 
 /// Returns the words of a list ("rounds", "takes").
-std::vector<std::string> listed_words(const std::string& key);
+const std::vector<std::string>& listed_words(const std::string& key);
 
 /// Checks the words of a plugin: those of "rows", "overwrites", "rounds" and "takes" that plugins
 /// take, and the declaration that words of "takes" need. Throws bad_input.

@@ -29,7 +29,7 @@ bool contains(const nlohmann::json& json, const char* key, const char* name) {
 
 /// Returns the words of a list, each of which it may have.
 std::set<std::string, std::less<>> words_of(const nlohmann::json& json, const char* key) {
-  const std::vector<std::string> known = listed_words(key);
+  const std::vector<std::string>& known = listed_words(key);
   std::set<std::string, std::less<>> out;
   for (const std::string word : json.value(key, nlohmann::json::array())) {
     if (std::find(known.begin(), known.end(), word) == known.end()) {
@@ -42,7 +42,7 @@ std::set<std::string, std::less<>> words_of(const nlohmann::json& json, const ch
 
 bool has_word(const std::set<std::string, std::less<>>& given, const char* key,
               std::string_view word) {
-  const std::vector<std::string> known = listed_words(key);
+  const std::vector<std::string>& known = listed_words(key);
   if (std::find(known.begin(), known.end(), word) == known.end()) {
     throw Error(ErrorCode::internal, fmt::format("{} has no word '{}'", key, word));
   }

@@ -41,11 +41,11 @@ RankPack PackRun::rank_pack() const {
   return {problem_, loss_problem_, rank_, device_, own_places_};
 }
 
-void PackRun::begin(RankPhase phase) {
-  FaultInjector* faults = rank_.communicators.faults();
+void strike_at(RankPhase phase, RankCommunicators& communicators, Device& device) {
+  FaultInjector* faults = communicators.faults();
   if (faults == nullptr) return;
   faults->at_phase(phase);
-  if (faults->injects_device_loss(phase)) device_.lose();
+  if (faults->injects_device_loss(phase)) device.lose();
 }
 
 void PackRun::spoil(RankPhase phase) {

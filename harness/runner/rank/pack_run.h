@@ -19,6 +19,9 @@
 
 namespace lossgrid {
 
+/// Lets a fault strike at the begin of a phase, if one does.
+void strike_at(RankPhase phase, RankCommunicators& communicators, Device& device);
+
 class PackRun {
  public:
   /// `problem`: of the pack, of `truth`; `loss_problem`: the task that it is. All arguments outlive
@@ -36,7 +39,7 @@ class PackRun {
   RankPack rank_pack() const;
 
   /// Begins a phase, at which a fault may strike.
-  void begin(RankPhase phase);
+  void begin(RankPhase phase) { strike_at(phase, rank_.communicators, device_); }
   /// Changes a number of the outputs of a phase, if a fault does.
   void spoil(RankPhase phase);
 

@@ -103,12 +103,7 @@ class SharedTensors {
   std::span<float> tokens() { return {tokens_.data(), tokens_.size()}; }
 
   /// Begins a phase, outside of samples: a fault may strike here.
-  void begin(RankPhase phase) {
-    FaultInjector* faults = communicators_.faults();
-    if (faults == nullptr) return;
-    faults->at_phase(phase);
-    if (faults->injects_device_loss(phase)) device().lose();
-  }
+  void begin(RankPhase phase) { strike_at(phase, communicators_, device()); }
 
   RankPack rank_pack() { return {problem_, loss_problem_, rank_, device(), rows_}; }
 
