@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/diagnosis/diagnosis.h"
 
-#include <limits>
 #include <regex>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "verify/diagnosis/explained_facts.h"
 
 namespace lossgrid {
 namespace {
@@ -15,50 +16,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
-
-/// Makes a part whose truth is 1, 2 .. 12, each times `scale`. All wrong elements have failed.
-GradientPart part_of(const PartPlace& place, double scale, std::int64_t trained_rows = 0) {
-  GradientPart part{place, {}, {}, trained_rows};
-  for (int k = 1; k <= 12; ++k) {
-    const double want = k * (1 + 1e-4);  // no number of bfloat16
-    const double got = scale * want;
-    part.sums.add_element(DType::f32, got, want, want, 0, 0);
-    if (scale != 1) part.failed.add(got, want, got, DType::f32);
-  }
-  return part;
-}
-
-FailureFacts facts_of(std::vector<GradientPart> parts, const TrialSizes& sizes = {}) {
-  FailureFacts facts;
-  facts.sizes = sizes;
-  GradientFacts gradient{"grad_logits", true, true};
-  for (const GradientPart& part : parts) gradient.sums.add(part.sums);
-  gradient.parts = std::move(parts);
-  facts.gradients.push_back(std::move(gradient));
-  return facts;
-}
-
-DeclaredWords external(bool returns_loss = false) {
-  DeclaredWords declared;
-  declared.is_external = true;
-  declared.returns_loss = returns_loss;
-  return declared;
-}
-
-TrialSizes sizes_of(std::int64_t dp, std::int64_t cp, std::int64_t n_mb, std::int64_t tp = 1) {
-  TrialSizes sizes;
-  sizes.scale = {dp, cp, n_mb};
-  sizes.tp = tp;
-  return sizes;
-}
-
-FailureFacts with_logprobs(const FailedLogprobs& failed) {
-  FailureFacts facts;
-  facts.logprobs = {{{}, failed}};
-  return facts;
-}
 
 TEST(Explanation, IsEmptyWithoutFacts) {
   EXPECT_THAT(explain({}), IsEmpty());
@@ -338,173 +295,6 @@ TEST(Explanation, NamesBfloat16InAFloat32Gradient) {
               ElementsAre(HasSubstr("grad_logits holds numbers of bfloat16 in float32, in all 8")));
   failed.add(0.1f, 0.3, 0.1f, DType::f32);
   EXPECT_THAT(explain(facts), IsEmpty());
-}
-
-TEST(Explanation, ANanIsNotAMultiple) {
-  FailureFacts facts = facts_of({part_of({}, 2)}, sizes_of(1, 2, 1));
-  GradientFacts& gradient = facts.gradients[0];
-  gradient.parts[0].failed.add(kNotANumber, 1, kNotANumber, DType::f32);
-  gradient.parts[0].failed.add_nan_row(4);
-  gradient.sums.out_truth = kNotANumber;
-  EXPECT_THAT(explain(facts), ElementsAre("grad_logits has NaN in 1 element of 1 row"));
-  facts.minus_inf_rows = {3, 4};
-  EXPECT_THAT(
-      explain(facts),
-      ElementsAre("grad_logits has NaN in 1 element of 1 row: all of them with -inf logits; "
-                  "0 * inf, or inf - inf?"));
-  facts.minus_inf_rows = {4};
-  EXPECT_THAT(
-      explain(facts),
-      ElementsAre("grad_logits has NaN in 1 element of 1 row: those with -inf logits and no "
-                  "others; 0 * inf, or inf - inf?"));
-  facts.minus_inf_rows = {5};
-  EXPECT_THAT(explain(facts), ElementsAre("grad_logits has NaN in 1 element of 1 row"));
-  gradient.parts[0].failed.add_nan_row(5);
-  gradient.parts[0].failed.add_nan_row(7);
-  EXPECT_THAT(explain(facts),
-              ElementsAre("grad_logits has NaN in 1 element of 3 rows: 1 with -inf logits and 2 "
-                          "without; the NaN of a row reaches others?"));
-  gradient.not_written = true;  // an invariant states that
-  EXPECT_THAT(explain(facts), IsEmpty());
-}
-
-TEST(Explanation, NamesTheRanksWhoseGradientHasANan) {
-  FailureFacts facts = facts_of({part_of({.cp = 0}, 1), part_of({.cp = 1}, 1)});
-  facts.gradients[0].parts[1].failed.add(kNotANumber, 1, kNotANumber, DType::f32);
-  facts.gradients[0].parts[1].failed.add_nan_row(4);
-  EXPECT_THAT(explain(facts),
-              ElementsAre("grad_logits has NaN in 1 element of 1 row on cp rank 1 only"));
-}
-
-TEST(Explanation, CountsTheRowsWhoseLogprobIsNan) {
-  FailureFacts facts;
-  facts.logprobs = {{{.cp = 0}, {}}, {{.cp = 1}, {}}};
-  EXPECT_THAT(explain(facts), IsEmpty());
-  facts.logprobs[1].failed.count = 2;
-  facts.logprobs[1].failed.nan_rows = {4, 9};
-  EXPECT_THAT(explain(facts), ElementsAre("log-probabilities are NaN in 2 rows on cp rank 1 only"));
-  facts.minus_inf_rows = {4, 9};
-  EXPECT_THAT(explain(facts), ElementsAre(HasSubstr("those with -inf logits and no others")));
-  facts.minus_inf_rows = {4, 7, 9};
-  EXPECT_THAT(explain(facts), ElementsAre(HasSubstr("all of them with -inf logits")));
-}
-
-TEST(HasNan, InLogprobsOrInAGradient) {
-  FailureFacts facts = facts_of({part_of({}, 1)});
-  facts.logprobs = {{{}, {}}};
-  EXPECT_FALSE(has_nan(facts));
-  facts.logprobs[0].failed.nan_rows = {4};
-  EXPECT_TRUE(has_nan(facts));
-  facts.logprobs.clear();
-  facts.gradients[0].parts[0].failed.nan = 1;
-  EXPECT_TRUE(has_nan(facts));
-}
-
-TEST(Explanation, NamesANanInTheLossAlone) {
-  FailureFacts facts = with_logprobs({});
-  facts.loss = LossFacts{kNotANumber, 3};
-  EXPECT_THAT(explain(facts),
-              ElementsAre("loss is NaN, and no log-probability that has a truth is wrong"));
-  facts.logprobs[0].failed.count = 1;
-  EXPECT_THAT(explain(facts), IsEmpty());
-}
-
-TEST(Explanation, OtherTrialsShowTheCauseOfANan) {
-  FailureFacts facts;
-  facts.loss = LossFacts{kNotANumber, 3};
-  facts.untrained = {{.cp = 1}};
-  const auto explained = [&](bool without_poison, bool second_size) {
-    facts.nan_trials = NanTrials{without_poison, second_size};
-    const std::vector<std::string> sentences = explain(facts);
-    return sentences.size() < 2 ? "" : sentences[1];
-  };
-  EXPECT_THAT(explained(false, false), HasSubstr("values of masked rows"));
-  EXPECT_THAT(explained(true, false),
-              HasSubstr("cp rank 1 of dp rank 0 in microbatch 0 has none: 0 / 0?"));
-  EXPECT_EQ(explained(true, true), "");
-  facts.has_minus_inf_padding = true;
-  EXPECT_THAT(explained(true, false), HasSubstr("vocab_split=\"padded:-inf\""));
-  facts.has_minus_inf_padding = false;
-  facts.untrained.clear();
-  EXPECT_EQ(explained(true, false), "");
-}
-
-TEST(Explanation, NamesTheMistakeThatMakesTheLogprobs) {
-  FailedLogprobs failed;
-  failed.count = failed.differences = 12;
-  failed.mistakes[0] = {12, 12};
-  failed.mistakes[3] = {12, 2};
-  EXPECT_THAT(
-      explain(with_logprobs(failed)),
-      ElementsAre("of 12 wrong log-probabilities where it would show, 12 are what they would be if "
-                  "each tp rank's sum of exponentials were taken with its own maximum: the "
-                  "all-reduce of the maximum over TP is missing?"));
-  failed.mistakes[0] = {12, 6};
-  failed.mistakes[4] = {12, 5};  // for the rest
-  EXPECT_EQ(explain(with_logprobs(failed)).size(), 2u);
-  failed.mistakes[0] = {12, 8};  // all but 4, which are fewer than 5
-  EXPECT_EQ(explain(with_logprobs(failed)).size(), 1u);
-  failed.mistakes[0] = {12, 3};  // a quarter of them
-  failed.mistakes[4] = {};
-  EXPECT_THAT(explain(with_logprobs(failed)), ElementsAre(HasSubstr("3 are what they")));
-  failed.mistakes[0] = {12, 2};
-  EXPECT_THAT(explain(with_logprobs(failed)), ElementsAre(HasSubstr("are off by")));
-  failed.mistakes[0] = {12, 4};
-  failed.mistakes[4] = {12, 7};  // more than the first
-  EXPECT_THAT(explain(with_logprobs(failed)),
-              ElementsAre(HasSubstr("it would show, 7 are"), HasSubstr("it would show, 4 are")));
-}
-
-TEST(Explanation, NamesNllThatIsDeclaredAsLogprobs) {
-  FailedLogprobs failed;
-  failed.count = failed.differences = 5;
-  failed.mistakes[9] = {5, 5};
-  EXPECT_THAT(explain(with_logprobs(failed), nullptr, external())[0],
-              HasSubstr("negative log-likelihoods? returns=\"nll\" would declare it"));
-  EXPECT_THAT(explain(with_logprobs(failed))[0], Not(HasSubstr("declare")));
-}
-
-TEST(Explanation, DescribesLogprobsThatNoMistakeMakes) {
-  FailedLogprobs failed;
-  failed.count = failed.differences = 3;
-  failed.smallest_difference = 0.69310;
-  failed.largest_difference = 0.69312;
-  failed.positive = 1;
-  EXPECT_THAT(explain(with_logprobs(failed)),
-              ElementsAre(HasSubstr("log-probabilities are off by 0.6931 in every wrong row"),
-                          HasSubstr("1 log-probability is above 0")));
-  failed.smallest_difference = 0.5;
-  failed.positive = 0;
-  EXPECT_THAT(explain(with_logprobs(failed)), IsEmpty());
-  failed.smallest_difference = -10.005;  // the same within a thousandth of its size
-  failed.largest_difference = -9.9985;
-  EXPECT_THAT(explain(with_logprobs(failed)), ElementsAre(HasSubstr("are off by -9.998 in")));
-  failed.smallest_difference = 0.69310;
-  failed.largest_difference = 0.69312;
-  failed.count = failed.differences = 2;  // two may agree by chance
-  EXPECT_THAT(explain(with_logprobs(failed)), IsEmpty());
-}
-
-TEST(Explanation, NamesTheRanksWhereLogprobsAreWrong) {
-  FailedLogprobs wrong;
-  wrong.count = 4;
-  wrong.not_written = 3;
-  wrong.differences = 1;
-  wrong.largest_difference = 0.5;
-  FailureFacts facts;
-  for (int cp = 0; cp < 2; ++cp) {
-    for (int tp = 0; tp < 3; ++tp) {
-      facts.logprobs.push_back({{tp, cp, 0, 0}, tp > 0 ? wrong : FailedLogprobs()});
-    }
-  }
-  EXPECT_THAT(explain(facts), ElementsAre("12 log-probabilities are not written",
-                                          "log-probabilities are wrong on tp ranks 1 and 2 only"));
-  for (LogprobPart& part : facts.logprobs) part.failed = {};
-  facts.logprobs[4].failed.count = 1;
-  facts.logprobs[4].failed.not_written = 1;
-  EXPECT_THAT(explain(facts),
-              ElementsAre("1 log-probability is not written",
-                          "log-probabilities are wrong on tp rank 1, cp rank 1 only"));
 }
 
 }  // namespace
