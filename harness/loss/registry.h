@@ -57,6 +57,10 @@ struct ImplementationEntry {
 void register_implementation(ImplementationEntry entry);
 void register_objective(ObjectiveEntry entry);
 
+/// Calls `derive` at the first look for an implementation, when all that is built in is registered:
+/// it registers implementations that are made of objectives.
+void register_derived(std::function<void()> derive);
+
 /// Return the entries, sorted by name.
 std::vector<const ImplementationEntry*> implementations(ImplementationKind kind);
 std::vector<const ObjectiveEntry*> objectives();
