@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that suites have every option of every objective at a value that is not its default, alone
 // and in every pair that is allowed.
+#include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +19,7 @@ namespace {
 
 using Setting = std::pair<std::string, std::string>;  // option, value as JSON text
 
-/// Every option at one or more values that are not its default.
+/// Options that tests combine, each at one or more values that are not its default.
 const std::vector<Setting>& settings_of(const std::string& kind) {
   static const std::map<std::string, std::vector<Setting>> all{
       {"clipped_pg",
@@ -110,79 +113,25 @@ const std::vector<Setting>& settings_of(const std::string& kind) {
         {"loss_mode", "\"k2\""},
         {"loss_mode", "\"score\""},
         {"loss_max_clamp", "1.5"},
-        {"loss_max_clamp", "null"}}},
-      {"value",
-       {{"scale", "0.5"},
-        {"cliprange_value", "0.5"},
-        {"loss_type", "\"huber\""},
-        {"huber_delta", "1.5"},
-        {"loss_agg_mode", "\"seq-mean-token-mean\""},
-        {"loss_agg_mode", "\"token-sum\""},
-        {"loss_agg_mode", "\"seq-mean-token-sum\""},
-        {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
-        {"loss_scale_factor", "16"}}},
-      {"bradley_terry", {{"margin", "true"}, {"center_rewards_coefficient", "0.1"}}}};
+        {"loss_max_clamp", "null"}}}};
   return all.at(kind);
 }
 
-/// Options of clipped_pg that stand in cases of their own, beside some of those above.
-const std::vector<Setting> kSettingsAlone{
-    {"loss_agg_mode", "\"token-mean\""},
-    {"loss_agg_mode", "\"token-sum\""},
-    {"loss_agg_mode", "\"seq-mean-token-mean\""},
-    {"loss_agg_mode", "\"seq-mean-token-sum\""},
-    {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
-    {"loss_scale_factor", "64"},
-    {"count_masked_sequences", "true"},
-    {"loss_agg_mode", "\"prompt-mean\""},
-    {"loss_agg_mode", "\"token-mean-legacy\""},
-    {"nonfinite_generation_logprobs", "\"zero_weight\""},
-    {"nonfinite_generation_logprobs", "\"drop\""},
-    {"prox_logp_method", "\"loglinear\""},
-    {"prox_logp_method", "\"linear\""},
-    {"current_version", "5"},
-    {"rollout_is_batch_normalize", "true"},
-    {"prompt_group_size", "2"},
-    {"prompt_group_size", "3"},
-    {"policy_loss", "\"sapo\""},
-    {"tau_pos", "0.5"},
-    {"tau_neg", "2"},
-    {"policy_loss", "\"geo_mean\""},
-    {"policy_loss", "\"dro\""},
-    {"dro_beta", "0.5"},
-    {"policy_loss", "\"dppo_tv\""},
-    {"policy_loss", "\"dppo_kl\""},
-    {"policy_loss", "\"vespo\""},
-    {"policy_loss", "\"dppo_binary_tv\""},
-    {"policy_loss", "\"dppo_binary_kl\""},
-    {"vespo_k_pos", "1"},
-    {"vespo_lambda_pos", "0.5"},
-    {"vespo_k_neg", "0.5"},
-    {"vespo_lambda_neg", "1.5"},
-    {"cispo_bounds", "\"upper\""},
-    {"cispo_bounds", "\"absolute\""},
-    {"gspo_token", "true"},
-    {"log_ratio_min", "-0.3"},
-    {"log_ratio_max", "0.25"},
-    {"reference_policy_kl_type", "\"abs\""},
-    {"kl_gradient", "\"value\""},
-    {"kl_gradient", "\"straight-through\""},
-    {"kl_gradient", "\"importance\""},
-    {"kl_gradient", "\"ratio\""},
-    {"rollout_is", "\"token\""},
-    {"rollout_is", "\"sequence\""},
-    {"rollout_is", "\"geometric\""},
-    {"rollout_rs", "\"token_k1\""},
-    {"rollout_rs", "\"token_k3\""},
-    {"rollout_rs", "\"seq_sum_k1\""},
-    {"rollout_rs", "\"seq_mean_k1\""},
-    {"rollout_rs", "\"seq_mean_k2\""},
-    {"rollout_rs", "\"seq_max_k2\""},
-    {"veto_ratio_min", "0.75"},
-    {"veto_ratio_max", "1.3"},
-    {"off_policy_mask_threshold", "0"},
-    {"token_masks_first", "true"},
-};
+/// Returns suite layouts, in which selections of tokens stand, of which layouts are independent.
+const Suite& suite_layouts() {
+  static const Suite suite = read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json");
+  return suite;
+}
+
+/// The values of options in a suite or more, defaults included, by objective and option.
+using Values = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
+
+void add_values(const Suite& suite, Values& values) {
+  for (const CaseSpec& spec : suite.cases) {
+    const ObjectiveSpec all = with_all_options(spec.objective);
+    for (const auto& [option, value] : all.options) values[{all.kind, option}].insert(value);
+  }
+}
 
 bool has(const ObjectiveOptions& options, const Setting& setting) {
   const auto option = options.find(setting.first);
@@ -248,15 +197,35 @@ TEST(Options, EveryAllowedPairIsInACase) {
   EXPECT_GT(allowed, 180);
 }
 
-TEST(Options, EveryOtherSettingIsInACase) {
-  for (const Setting& setting : kSettingsAlone) {
-    EXPECT_TRUE(is_covered("clipped_pg", setting)) << setting.first << setting.second;
+TEST(Options, EveryOneHasAnotherValueInACase) {
+  Values values;
+  add_values(suite_ci(), values);
+  add_values(suite_layouts(), values);
+  for (const ObjectiveEntry* entry : objectives()) {
+    for (const OptionDescription& option : entry->document()) {
+      const std::set<std::string>& used = values[{entry->kind, option.name}];
+      const bool has_another = used.size() > (used.contains(option.fallback) ? 1u : 0u);
+      EXPECT_TRUE(has_another) << entry->kind << " " << option.name;
+      // Names of rollout_rs are pairs of a level and a statistic, each of which is in a case.
+      if (option.name == "rollout_rs") continue;
+      for (const std::string& choice : option.choices) {
+        const bool is_name = choice.starts_with('"');
+        EXPECT_TRUE(!is_name || used.contains(choice))
+            << entry->kind << " " << option.name << "=" << choice;
+      }
+    }
   }
 }
 
-/// Selections of tokens stand in suite layouts, of which they are independent.
+TEST(Options, EveryLevelAndStatisticOfARejectionIsInACase) {
+  for (const char* rule :
+       {"token_k1", "token_k3", "seq_sum_k1", "seq_mean_k1", "seq_mean_k2", "seq_max_k2"}) {
+    EXPECT_TRUE(is_covered("clipped_pg", {"rollout_rs", '"' + std::string(rule) + '"'})) << rule;
+  }
+}
+
 TEST(Options, EverySelectionAndItsBranchesAreInLayouts) {
-  const Suite layouts = read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json");
+  const Suite& layouts = suite_layouts();
   for (const Setting& setting : {Setting{"policy_loss", "\"clip_cov\""},
                                  {"clip_cov_ratio", "0.1"},
                                  {"clip_cov_lb", "0.05"},
@@ -280,30 +249,6 @@ TEST(Options, EverySelectionAndItsBranchesAreInLayouts) {
         "clip_cov_spared", "kl_cov_penalised", "kl_cov_free", "top_entropy_kept",
         "top_entropy_dropped", "second_moment_kept", "second_moment_dropped"}) {
     EXPECT_TRUE(largest.contains(branch) && largest.at(branch) > 0) << branch;
-  }
-}
-
-TEST(Options, EverySettingOfAHeadWithoutAVocabularyIsInACase) {
-  for (const char* kind : {"value", "bradley_terry"}) {
-    for (const Setting& setting : settings_of(kind)) {
-      EXPECT_TRUE(is_covered(kind, setting)) << setting.first << setting.second;
-    }
-  }
-}
-
-TEST(Options, AllAreAmongTheSettings) {
-  // An option that nobody sets is an option that nobody tests.
-  for (const CaseSpec& spec : suite_ci().cases) {
-    for (const auto& [option, value] : spec.objective.options) {
-      if (option.starts_with("truncated_importance_sampling_ratio")) continue;
-      if (option.starts_with("rollout_rs_threshold")) continue;
-      EXPECT_TRUE(has({{option, value}}, Setting{option, value}));
-      const auto is_it = [&](const Setting& s) { return s.first == option; };
-      const std::vector<Setting>& settings = settings_of(spec.objective.kind);
-      EXPECT_TRUE(std::any_of(settings.begin(), settings.end(), is_it) ||
-                  std::any_of(kSettingsAlone.begin(), kSettingsAlone.end(), is_it))
-          << option;
-    }
   }
 }
 
