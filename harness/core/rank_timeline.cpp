@@ -30,7 +30,7 @@ RankTimeline::~RankTimeline() {
     for (const Track track : {Track::collectives, Track::work}) {
       while (open_slices(track) > 0) end(track);
     }
-  } catch (const std::bad_alloc&) {  // viewers end them with the trace
+  } catch (const std::bad_alloc&) {  // viewers end open slices with the trace
   }
 }
 
@@ -53,13 +53,13 @@ void RankTimeline::begin(Track track, std::string_view name, const ordered_json&
                         {"cat", track == Track::work ? "phase" : "collective"},
                         {"tid", thread_of(track)}};
   if (!arguments.is_null()) event["args"] = arguments;
-  ++open_[index_of(track)];
+  ++open_[index(track)];
   add(std::move(event));
 }
 
 void RankTimeline::end(Track track) {
   if (open_slices(track) == 0) return;
-  --open_[index_of(track)];
+  --open_[index(track)];
   add({{"ph", "E"}, {"tid", thread_of(track)}});
 }
 
