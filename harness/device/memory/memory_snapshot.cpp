@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The viewer goes back from the last state through the events: independent of dropped entries of
-// the ring, each live block lies in a segment, and an entry of the ring stands for all its events.
+// The viewer goes from the last state back through the events. So every live block lies in a
+// segment, even if the ring has dropped its allocation, and an entry of the ring makes all of its
+// events.
 #include "harness/device/memory/memory_snapshot.h"
 
 #include <string_view>
@@ -16,7 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kNsPerUs = 1000;
 
-/// Returns JSON text. Strings that are no UTF-8 (a path in an id) lose those bytes only.
+/// Returns JSON text. Bytes of strings that are not UTF-8 (a path in an id) are replaced.
 std::string text_of(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -55,7 +56,7 @@ class Snapshot {
 
  private:
   /// Returns the frames, innermost first, without line numbers: a buffer is known by its tag. A
-  /// release has them too: the viewer shows those if the ring has dropped the allocation.
+  /// release has frames too: the viewer shows them if the ring has dropped the allocation.
   ordered_json frames(const BufferLabel& label) const {
     return ordered_json::array(
         {{{"name", label.tag}, {"filename", label.phase}, {"line", 0}},
@@ -108,7 +109,7 @@ std::string memory_snapshot(const MemoryHistory& history, const SnapshotSubject&
   Lines traces;
   for (int rank = 0; rank < subject.rank; ++rank) traces.add("[]");
   traces.add(trace.list());
-  // A dictionary of its own tab in the viewer, of any keys.
+  // Dictionary with arbitrary keys, shown in its own tab of the viewer.
   const ordered_json settings = {{"trial", subject.trial},
                                  {"rank", subject.rank},
                                  {"step", subject.step},
