@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kLargest = std::numeric_limits<float>::max();
 
-/// Returns error / bound, which is at most 1 exactly if the error is within the bound: an infinite
-/// bound is never used up, and a NaN or a missed infinity is infinitely wrong.
+/// Returns error / bound, which is at most 1 exactly if the error is within the bound: 0 for an
+/// infinite bound, infinite for a NaN or a missed infinity.
 double ratio_of(double error, double bound, bool within) {
   if (within) return std::isinf(bound) ? 0 : error / bound;
   const double ratio = error / bound;

@@ -12,7 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// Returns what there is to compare: rows that predict nothing have no truth in any alternative.
+/// Returns the comparable part of the results: rows that predict nothing have no truth in any
+/// alternative.
 BundleResults comparable(const Problem& problem, const BundleResults& got) {
   BundleResults results = got;
   results.metrics.clear();
@@ -28,7 +29,7 @@ BundleResults comparable(const Problem& problem, const BundleResults& got) {
   return results;
 }
 
-/// Returns d hidden [T, H] of the products with the weight of some ids.
+/// Returns d hidden [T, H] from the weights of some ids only.
 std::vector<double> hidden_gradient_of(const VocabShard& ids, const Problem& problem,
                                        const Truth& truth) {
   const Projection& projection = *problem.projection;

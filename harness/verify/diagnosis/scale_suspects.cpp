@@ -137,7 +137,7 @@ class Suspects {
     add_with_inverse(name + "^2", value * value, 1);
   }
 
-  /// Adds products of the sizes that frameworks scale by, and squares of one of them.
+  /// Adds products of the sizes that frameworks scale by, and the square of each size.
   void add_products() {
     for (const int cp : {1, -1, 0, 2, -2}) {
       for (const int dp : {1, -1, 0, 2, -2}) {

@@ -50,7 +50,7 @@ std::optional<std::vector<double>> solve(std::vector<std::vector<double>> matrix
   return right;
 }
 
-/// Sequences that count alike.
+/// Sequences with the same weight.
 struct WeightGroup {
   double weight = 0;
   std::vector<int> sequences;
@@ -71,7 +71,7 @@ std::vector<WeightGroup> groups_of(const SequenceParts& parts, const std::vector
   return groups;
 }
 
-/// True if the weights are those of means over the tokens of each group.
+/// True if the weights are those of a mean over the tokens of each group.
 bool are_own_means(const std::vector<WeightGroup>& groups) {
   return std::all_of(groups.begin(), groups.end(), [&](const WeightGroup& group) {
     const double product = group.weight * group.valid_tokens;
