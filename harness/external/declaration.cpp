@@ -12,7 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the value of `key`, one of its words; the first if it is missing.
+/// Returns the value of `key`, which must be one of the key's words; the first word if the value is
+/// missing.
 std::string word(const nlohmann::json& json, const char* key) {
   const std::vector<std::string>& words = convention_words(key);
   const std::string value = json.value(key, words.front());
@@ -27,7 +28,7 @@ bool contains(const nlohmann::json& json, const char* key, const char* name) {
   return list != json.end() && std::find(list->begin(), list->end(), name) != list->end();
 }
 
-/// Returns the words of a list, each of which it may have.
+/// Returns the words of a list. Each must be an allowed word of the list.
 std::set<std::string, std::less<>> words_of(const nlohmann::json& json, const char* key) {
   const std::vector<std::string>& known = listed_words(key);
   std::set<std::string, std::less<>> out;

@@ -16,7 +16,7 @@
 namespace lossgrid {
 namespace {
 
-// Local to a function: registration happens during static initialisation of another file.
+// Local to a function, because registration happens during static initialisation of another file.
 ExternalMaker::Make& maker() {
   static ExternalMaker::Make make;
   return make;

@@ -27,7 +27,7 @@ const char* filtered_targets(const Sampling& sampling) {
   return sampling.zeroes_targets ? "zero" : "drop";
 }
 
-/// Returns a case with the head that the objective is about.
+/// Returns a case with the head of the objective.
 CaseSpec head_of(const LossProblem& problem) {
   CaseSpec spec;
   spec.head = problem.objective.needs().head;
@@ -42,7 +42,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
   const ObjectiveOptions usual = with_all_options({problem.objective_spec.kind, {}}).options;
   for (const auto& [name, text] : with_all_options(problem.objective_spec).options) {
     objective[name] = nlohmann::json::parse(text);
-    const auto found = usual.find(name);  // some options come with others
+    const auto found = usual.find(name);  // some options only exist with others
     const bool is_usual =
         found != usual.end() && objective[name] == nlohmann::json::parse(found->second);
     if (!is_usual) changed.push_back(name);

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A change of one collective.
+/// Change of one collective.
 struct CallChange {
   const char* kind;
   const char* what;
@@ -32,12 +32,12 @@ Json change_of_call(const std::string& phase, std::size_t number, const char* ki
   return {{"kind", kind}, {"call", number - 1}, {"phase", phase}};
 }
 
-/// A change of the whole function.
+/// Change of the whole function.
 struct WholeChange {
   const char* mutant;
   const char* what;
   Json change;
-  bool of_engines = false;  // about what an engine reduces by itself
+  bool of_engines = false;  // changes a reduction that an engine makes itself
 };
 
 const std::vector<WholeChange>& whole_changes() {

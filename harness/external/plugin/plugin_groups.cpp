@@ -41,7 +41,7 @@ bool reduces(Collective collective) {
 
 }  // namespace
 
-/// The functions of the tables.
+/// Functions in the tables of groups.
 struct PluginCallTable {
   using Self = const lossgrid_communicator*;
   static PluginGroups::Group& group(Self self) {
@@ -123,7 +123,7 @@ int PluginGroups::make(Group& group, const Call& call) noexcept {
     calls_.push_back({std::string(name(call.collective)), group.table.name,
                       reduces(call.collective) ? std::string(name(op_of(call.op))) : "",
                       static_cast<std::int64_t>(parts * bytes)});
-    launches_pending() = true;  // by the plugin, perhaps
+    launches_pending() = true;  // the plugin may have launched work
     run(group, call);
     return LOSSGRID_OK;
   } catch (const std::exception& exception) {

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using Descriptors = std::vector<Descriptor>;
 
-/// The arena of the host, mapped.
+/// Mapped arena of the host.
 class Arena {
  public:
   explicit Arena(const Descriptor& file) {
@@ -40,7 +40,7 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
-/// A plan with what it refers to.
+/// Plan and the objects that it refers to.
 class WorkerPlan {
  public:
   WorkerPlan(const PluginLibrary& library, const Json& begin, Descriptors descriptors, int rank,
@@ -76,7 +76,7 @@ class WorkerPlan {
   std::unique_ptr<PluginPlan> plan_;
 };
 
-/// One rank, for the life of its process.
+/// Rank of a worker process, which lives as long as the process.
 class PluginRank {
  public:
   PluginRank(const PluginLibrary& library, MessageChannel& channel, int rank)
@@ -110,7 +110,7 @@ class PluginRank {
  private:
   Json begin(const Json& request, Descriptors descriptors) {
     for (const Json& plan : request.at("forget")) plans_.erase(plan.get<std::int64_t>());
-    if (device_ != nullptr) device_->take_broken_guards();  // of those plans
+    if (device_ != nullptr) device_->take_broken_guards();  // clears broken guards of those plans
     if (descriptors.size() != 2) {
       throw Error(ErrorCode::rank_failed, "begin came without an arena and a file of payloads");
     }
@@ -136,7 +136,7 @@ class PluginRank {
   Json end(const Json& request) {
     const std::string left = plan_of(request).end();
     plans_.erase(request.at("plan").get<std::int64_t>());
-    device_->take_broken_guards();  // they have been reported
+    device_->take_broken_guards();  // clears guards that have been reported
     return {{"ok", true}, {"left", left}};
   }
 
