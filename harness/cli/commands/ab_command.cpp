@@ -34,13 +34,13 @@ struct AbFlags {
   bool strict = false;
 };
 
-/// The two implementations or builds of one comparison.
+/// Both implementations or builds of one comparison.
 struct Sides {
   AbSide a;
   AbSide b;
 };
 
-/// Throws usage when the implementations do not make pairs.
+/// Returns the sides of all comparisons. Throws usage if the implementations do not make pairs.
 std::vector<Sides> sides_of(const AbFlags& flags) {
   const std::vector<std::string> names = parse_list(flags.suite.implementations);
   const Build of_a = flags.base_binary.empty() ? Build::head : Build::base;
@@ -94,7 +94,7 @@ class AbRun {
     }
   }
 
-  /// One line for each comparison that could not be made.
+  /// Returns one line for each comparison that could not be made.
   const std::string& failures() const { return failures_; }
   /// Returns the worst code of all comparisons; nothing_ran when all were skipped.
   ExitCode code(const RunRecord& record) const {
@@ -115,7 +115,7 @@ class AbRun {
     launch.timeout_s = flags_.suite.timeout_s;
     launch.max_ranks = flags_.suite.max_ranks;
     launch.threads_per_rank = flags_.suite.threads_per_rank;
-    launch.load = flags_.suite.load.files;  // those of LOSSGRID_LOAD are in its environment
+    launch.load = flags_.suite.load.files;  // files of LOSSGRID_LOAD are in its environment
     launch.python = flags_.suite.load.python;
     AbRequest request;
     request.a = sides.a;
@@ -142,7 +142,7 @@ class AbRun {
     code_ = worst(code_, exit_code_of(outcome.status));
   }
 
-  /// Prints the place and the verdicts so far: launches may take long.
+  /// Prints the place and the verdicts so far, because launches may take long.
   void print_look(const std::string& place, const std::vector<AbRecord>& so_far) const {
     if (flags_.suite.quiet) return;
     print("{}:", place);

@@ -21,7 +21,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Returns those that run by default, and all others as soon as `begin` is the begin of one.
+/// Returns the implementations that run by default, and other implementations that begin with
+/// `begin` unless it is empty.
 Words implementation_names(const std::string& begin) {
   Words names;
   for (const auto kind :
@@ -105,7 +106,7 @@ Words values_of(const CLI::App& app, const CLI::App& command, const CLI::Option&
 Words flags_of(const CLI::App& command) {
   Words flags;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_group().empty()) continue;  // not in the help
+    if (option->get_group().empty()) continue;  // hidden options
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
   return flags;
@@ -122,7 +123,7 @@ const CLI::Option* find_flag(const CLI::App& command, const std::string& name) {
   return nullptr;
 }
 
-/// Returns the elements of `words` that begin with `begin`, each behind `before`.
+/// Returns the elements of `words` that begin with `begin`, each with the prefix `before`.
 Words beginning_with(const std::string& begin, const Words& words, const std::string& before = "") {
   Words found;
   for (const std::string& word : words) {
@@ -131,7 +132,7 @@ Words beginning_with(const std::string& begin, const Words& words, const std::st
   return found;
 }
 
-/// Returns the value words for `begin`, of which only the part behind the last comma is completed.
+/// Returns the completions of `begin`, of which only the part after the last comma is completed.
 Words list_values(const CLI::App& app, const CLI::App& command, const CLI::Option& option,
                   const std::string& begin) {
   const std::size_t comma = begin.rfind(',');
@@ -143,10 +144,10 @@ Words list_values(const CLI::App& app, const CLI::App& command, const CLI::Optio
 }  // namespace
 
 Words completion_words(const CLI::App& app, Words words) {
-  std::erase(words, "=");  // bash makes three words of --flag=value
+  std::erase(words, "=");  // bash splits --flag=value into three words
   const std::string begin = words.empty() ? "" : words.back();
   const CLI::App* command = &app;
-  const CLI::Option* flag = nullptr;  // the one whose value is next
+  const CLI::Option* flag = nullptr;  // flag whose value is next
   for (std::size_t k = 0; k + 1 < words.size(); ++k) {
     if (flag != nullptr) {
       flag = nullptr;

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kWidth = 130;
 
-/// Returns "1.5 T", with decimal units.
+/// Returns a number with a decimal unit: "1.5 T".
 std::string format_flops(std::int64_t flops) {
   constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P", "E"};
   double value = static_cast<double>(flops);
