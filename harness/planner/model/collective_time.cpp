@@ -40,7 +40,7 @@ double sent_share(Collective operation, double p) {
   }
 }
 
-/// Returns the number of times that a message goes through all ranks.
+/// Returns how often a message passes through all ranks.
 double rounds_of(Collective operation) {
   return operation == Collective::all_reduce || operation == Collective::barrier ? 2 : 1;
 }
@@ -51,7 +51,7 @@ double slowest_rate(const std::vector<GroupLevel>& levels, Collective operation)
   return rate;
 }
 
-/// Returns the latencies of p - 1 hops: a hop of the outer link for every node that is entered.
+/// Returns the sum of latencies of p - 1 hops, with a hop on the outer link for every node entered.
 double ring_latency(const std::vector<GroupLevel>& levels) {
   double seconds = 0;
   std::int64_t outside = 1;
@@ -82,7 +82,7 @@ double direct_seconds(Collective operation, const std::vector<GroupLevel>& level
 
 double tree_seconds(Collective operation, const std::vector<GroupLevel>& levels, double bytes) {
   const auto p = static_cast<double>(ranks_of(levels));
-  // Trees send the whole payload up and down; doubling sends what a ring does.
+  // Trees send the whole payload up and down; doubling sends as much as a ring.
   const double share = operation == Collective::all_reduce ? 2 : sent_share(operation, p);
   return share * bytes / slowest_rate(levels, operation) +
          rounds_of(operation) * tree_latency(levels);
@@ -162,7 +162,7 @@ std::vector<GroupLevel> shared_levels(const std::vector<GroupLevel>& levels, con
                                       const Transport& transport, std::int64_t ranks,
                                       Collective operation, double payload_bytes) {
   const DeviceShare share = share_of(machine, ranks);
-  // A rank's own part, and what it receives.
+  // A rank's own part and the received parts.
   const double parts =
       operation == Collective::all_gather ? 1 + static_cast<double>(ranks_of(levels)) : 1;
   const double buffers = static_cast<double>(ranks) * parts * payload_bytes;

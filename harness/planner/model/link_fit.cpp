@@ -64,7 +64,7 @@ double rate_of(const std::vector<Series>& all, Collective operation, int from_la
     if (sample.operation != operation) continue;
     const double latency =
         hops(sample, transport.takes_turns, cores) * transport.links[0].latency_seconds;
-    // A tenth at least: by noise the meeting alone may take as long.
+    // At least a tenth of the time, because noise may make the meeting alone take as long.
     const double seconds = std::max(sample.seconds / 10, sample.seconds - latency);
     rates.push_back(copied_bytes(sample) / (share_in(sample, cores).memory * seconds));
   }

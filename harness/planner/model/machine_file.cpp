@@ -32,7 +32,7 @@ constexpr std::array<OtherRate, 3> kOtherRates{
      {"cache_bytes_per_second", &LinkLevel::cache_bytes_per_second},
      {"cache_reduce_bytes_per_second", &LinkLevel::cache_reduce_bytes_per_second}}};
 
-/// An object of a machine file with the place where it stands.
+/// Object of a machine file with its place in the file.
 struct Place {
   const Json& object;
   std::string where;
@@ -56,14 +56,14 @@ bool boolean(const Place& at, std::string_view key) {
   return value.get<bool>();
 }
 
-/// Returns the number of a key that may be missing, which counts as 0.
+/// Returns the number of an optional key; 0 if the key is missing.
 double not_negative(const Place& at, std::string_view key) {
   const double value = number_or(at.object, key, 0, at.where);
   if (!(value >= 0)) throw_bad_input("{}: {} = {} is negative", at.where, key, value);
   return value;
 }
 
-/// Returns the whole number of a key that may be missing, which counts as 0.
+/// Returns the whole number of an optional key; 0 if the key is missing.
 std::int64_t count(const Place& at, std::string_view key) {
   const auto found = at.object.find(key);
   if (found == at.object.end()) return 0;
