@@ -118,7 +118,7 @@ ObjectiveSpec read_bundle_objective(const SafetensorsFile& file) {
 
 namespace {
 
-/// Reads a factor of the transform; `fallback` when it is not there.
+/// Reads a factor of the transform; `fallback` if it is missing.
 double transform_number(const Json& json, const char* key, const std::string& what,
                         double fallback) {
   const auto at = json.find(key);
@@ -204,7 +204,7 @@ std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std
 std::int64_t read_multiple(const SafetensorsFile& file, const char* key) {
   const auto at = file.metadata().find(key);
   if (at == file.metadata().end()) return 1;
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as of a case
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // same limit as in a case
   return parse_integer(at->second, fmt::format("{}: __metadata__.{}", file.path(), key), 1, kMost);
 }
 

@@ -27,7 +27,7 @@ TensorToWrite logits_tensor(const char* name, const Problem& problem, const Logi
   tensor.data.resize(static_cast<std::size_t>(tokens) * width * size_of(dtype));
   dispatch_floating(dtype, [&](auto element) {
     using T = decltype(element);
-    // bf16 values are exact in float; float32 bits stay what they are.
+    // bf16 values are exact in float; float32 bits are unchanged.
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     std::vector<Wide> row(width);
     std::byte* next = tensor.data.data();
@@ -43,15 +43,16 @@ TensorToWrite logits_tensor(const char* name, const Problem& problem, const Logi
   return tensor;
 }
 
-/// Returns a factor of the logits in the dtype that it was read in, which holds its values exactly.
+/// Returns a factor of the logits in the dtype in which it was read, which holds its values
+/// exactly.
 TensorToWrite factor_tensor(const char* name, const std::vector<std::int64_t>& shape, DType dtype,
                             const std::vector<float>& values) {
   if (dtype == DType::bf16) return tensor_of<bf16>(name, shape, values);
   return tensor_of<float>(name, shape, values);
 }
 
-/// Adds the logits of a teacher: all of them, or those that are not -inf with their ids; or its
-/// hidden states and weight.
+/// Adds the logits of a teacher, either all or those other than -inf with their ids; or its hidden
+/// states and weight.
 void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   if (problem.given_teacher == nullptr) return;
   if (problem.teacher_projection != nullptr) {
@@ -73,7 +74,7 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     problem.given_teacher->read(t, 0, std::span<float>(row));
     const auto end = static_cast<std::int64_t>(values.size()) + k;
-    for (const bool is_sent : {true, false}) {  // ids that fill a row up have no probability
+    for (const bool is_sent : {true, false}) {  // ids that fill up a row have no probability
       for (std::size_t v = 0; v < row.size(); ++v) {
         if (static_cast<std::int64_t>(values.size()) == end) break;
         if ((row[v] != -std::numeric_limits<float>::infinity()) != is_sent) continue;
@@ -88,7 +89,7 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   tensors.push_back(tensor_of<float>(name, {problem.tokens(), k}, values));
 }
 
-/// Adds the kept sets of rows, if there are any.
+/// Adds the kept sets of rows, if the problem has them.
 void add_sampling_mask(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   if (problem.sampling_mask == nullptr) return;
   const std::int64_t vocab = problem.spec.vocab;
@@ -127,7 +128,7 @@ TensorToWrite vector_tensor(const std::string& name, std::int64_t size,
   return tensor_of<double>(name, {size}, values);
 }
 
-/// Adds loss, log-probabilities and entropies, as far as there are any.
+/// Adds loss, log-probabilities and entropies, if present.
 void add_results(const std::string& prefix, std::int64_t tokens, const BundleResults& results,
                  std::vector<TensorToWrite>& tensors) {
   const auto add = [&](const char* name, std::int64_t size, const std::vector<double>& values) {
@@ -212,7 +213,8 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
 }
 
-/// Throws for a case whose logits are not the plain product of the tensors: a bundle holds no more.
+/// Throws for a case whose logits are not the plain product of the tensors, which is all that a
+/// bundle can hold.
 void require_expressible(const std::string& path, const CaseSpec& spec) {
   if (spec.tied_embedding) {
     throw_bad_input("{}: a bundle has no gradient of an embedding, and tied_embedding is true",
@@ -268,7 +270,7 @@ void write_bundle(const std::string& path, const Problem& problem,
 void write_results(const std::string& path, std::int64_t tokens, const BundleResults& results) {
   std::vector<TensorToWrite> tensors;
   add_results("", tokens, results, tensors);
-  // Only the elements are known here, and T: the sizes of the other axes follow.
+  // Only T and the number of elements are known here; the sizes of the other axes follow.
   const auto add = [&](const char* name, std::int64_t rows, const std::vector<double>& values) {
     const auto elements = static_cast<std::int64_t>(values.size());
     if (rows == 0 || elements == 0) return std::int64_t{0};

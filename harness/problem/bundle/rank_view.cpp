@@ -13,16 +13,16 @@ namespace lossgrid {
 namespace {
 
 constexpr std::string_view kFileSuffix = ".safetensors";
-constexpr std::int64_t kIgnored = -100;  // the label of rows that nothing trains on, as in PyTorch
+constexpr std::int64_t kIgnored = -100;  // label of rows without a trained token, as in PyTorch
 
 /// One rank and its part of the batch.
 struct HeldByRank {
-  const Problem& problem;  // no row that holds a token is poisoned
+  const Problem& problem;  // no row with a token is poisoned
   const Grid& grid;
   int rank;
   PackedBatch batch;
   std::vector<std::int64_t> positions;  // [T_c] rows of the padded pack
-  std::vector<std::uint8_t> real;       // [T_c] 1: the row holds a token
+  std::vector<std::uint8_t> real;       // [T_c] 1: row with a token
   VocabShard shard;
 };
 
@@ -125,7 +125,7 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
     std::vector<float> values = shifted.inputs[k];
     if (held.problem.inputs[k].empty()) continue;
     for (std::size_t row = 0; row < values.size(); ++row) {
-      if (shifted.valid[row] == 0) values[row] = 0;  // poison in a case
+      if (shifted.valid[row] == 0) values[row] = 0;  // value is poison in a case
     }
     tensors.push_back(
         tensor_of<float>(std::string(name(static_cast<TokenInput>(k))), {rows}, values));

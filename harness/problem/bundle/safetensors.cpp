@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "data is copied as it 
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the reference implementation
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 62;
 
 /// Returns the bytes of an element, 0 for an unknown dtype.
@@ -41,7 +41,8 @@ std::int64_t element_bytes(std::string_view dtype) {
   return 0;
 }
 
-/// Returns the memory of the machine, the limit of a file's size: files are read whole.
+/// Returns the memory of the machine, which limits the size of a file, because files are read
+/// whole.
 std::size_t memory_bytes() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -82,7 +83,7 @@ struct Place {
   std::string name;
 };
 
-/// Fills the view except for its data, and returns the place of that.
+/// Fills the view except for its data, and returns the place of the data.
 Place place_of(const Json& entry, const std::string& name, const std::string& what,
                std::int64_t data_bytes, TensorView& view) {
   if (!entry.is_object()) throw_bad_input("{}: its entry in the header is not an object", what);

@@ -25,7 +25,8 @@ bool is_identifier(std::string_view text) {
   });
 }
 
-/// True for letters, digits, _ and -, from a letter on, and no JSON literal: "seq-mask-tis".
+/// True for a word of letters, digits, _ and - that begins with a letter and is no JSON literal:
+/// "seq-mask-tis".
 bool is_bare_word(std::string_view text) {
   std::string letters(text);
   std::replace(letters.begin() + (letters.empty() ? 0 : 1), letters.end(), '-', '_');
@@ -62,8 +63,8 @@ nlohmann::ordered_json json_of(const CaseKey& key, std::string value) {
   return nlohmann::ordered_json::parse(value);
 }
 
-/// `KeyDefault`: the value of a key in the default case, as text and as JSON. Most keys of a case
-/// have it, and a case is described for each of its trials.
+/// `KeyDefault`: the value of a key in the default case, as text and as JSON. It is kept because
+/// most keys of a case have it, and a case is described for each of its trials.
 struct KeyDefault {
   std::string text;
   nlohmann::ordered_json json;
@@ -145,7 +146,7 @@ nlohmann::ordered_json case_to_json(const CaseSpec& spec) {
       out["objective"][option] = nlohmann::ordered_json::parse(value);
     }
   }
-  // At the end, where operator[] would compare the name with those of all keys before.
+  // Appended, because operator[] would compare the name with all earlier keys.
   auto& members = out.get_ref<nlohmann::ordered_json::object_t&>();
   const std::span<const CaseKey> keys = case_keys();
   members.reserve(members.size() + keys.size());

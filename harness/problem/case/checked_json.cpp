@@ -12,9 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses with the checks that all files share. The library keeps the last of two equal keys, and
-/// sizes grow with nesting: both are refused while parsing. Throws Json::exception for a broken
-/// text.
+/// Parses with the checks that all files share. Repeated keys, of which the library would keep the
+/// last, and deep nesting, whose size grows, are refused while parsing. Throws Json::exception for
+/// a broken text.
 Json parse_unique(std::string_view text, const std::string& where, int max_depth) {
   std::vector<std::set<std::string>> keys;
   const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Case keys that state a framework's convention (framework.h): a preset, and each part of a
-// convention, which replaces that of the preset. Parts are kept in their shortest form, so that
+// convention, which replaces the preset's part. Parts are kept in their shortest form, so that
 // cases of the same convention have the same text.
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -39,7 +39,7 @@ std::string checked_counts(std::string_view text) {
   throw_bad_input("framework.counts = '{}' is neither global, pack nor rank", text);
 }
 
-/// Returns a key; `shortest` checks a value and returns the form in which it is kept.
+/// Returns a key; `shortest` checks a value and returns its stored form.
 CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
                std::function<std::string(std::string_view)> shortest, std::string help) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.framework.*member; },
