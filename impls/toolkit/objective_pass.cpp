@@ -124,7 +124,7 @@ void ObjectivePass::reduce_sequences(Communicator& cp) {
   if (selection_numbers_.size() > 0) {
     steps_.reduce_selection(cp, {selection_numbers_.data(), selection_numbers_.size()});
   }
-  launched_ = true;  // where the transport is a GPU's
+  launched_ = true;  // if the transport is a GPU's
 }
 
 void ObjectivePass::make_coefficients() {
@@ -159,7 +159,7 @@ void ObjectivePass::add_tokens(const ObjectiveTokens& rows, const TokenGradients
 void ObjectivePass::reduce_totals(Communicator& cp) {
   wait();
   steps_.reduce_totals(cp, totals_);
-  launched_ = true;  // where the transport is a GPU's
+  launched_ = true;  // if the transport is a GPU's
 }
 
 ObjectiveResult ObjectivePass::result() {

@@ -25,7 +25,7 @@ std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity, 
   return gathers ? ranks * width_of(problem) * capacity : 0;
 }
 
-/// True if there are statistics of other shards; three all-reduces are made in any case, but for a
+/// True if statistics of several shards are merged. Three all-reduces are always made, except for a
 /// head that every rank has.
 bool merges(std::int64_t vocab, std::int64_t ranks, Exchange exchange) {
   return exchange == Exchange::one ? ranks > 1 : vocab > 1;

@@ -98,9 +98,9 @@ class TeacherProduct::Maker {
   }
 
  private:
-  /// Copies the hidden states of rows that predict something, in the dtype of the factor.
+  /// Copies the hidden states of rows that predict a token, in the dtype of the factor.
   void copy_rows(const RowRange& range) {
-    // Each range has its own slots: kernels may still read those of the one before.
+    // Each range has its own slots, because kernels may still read the slots of the previous range.
     const std::span<std::int32_t> source(source_.data() + range.begin,
                                          static_cast<std::size_t>(range.count));
     source_step_(problem_, context_, range, source);

@@ -7,14 +7,15 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the pairs of shift and sum: of the teacher, and of a part of the student's columns.
+/// Returns the number of pairs of shift and sum: of the teacher, and of a part of the student's
+/// columns.
 std::int64_t pairs_of(const LossProblem& problem) {
   const Divergence divergence = problem.terms().divergence;
   if (!divergence.is_any()) return 0;
   return divergence.on_support() || divergence.has_tail() ? 2 : 1;
 }
 
-/// Returns those that are merged: ln q, as a clamped one has it, needs none.
+/// Returns the number of merged pairs: 0 for a clamped divergence, whose ln q is given.
 std::int64_t merged_pairs_of(const LossProblem& problem) {
   return problem.terms().divergence.is_clamped() ? 0 : pairs_of(problem);
 }
