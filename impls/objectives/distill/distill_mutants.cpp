@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of distillation by what they compare: divergences in the other direction or of another
+// Mutants of the comparison in distillation: divergences in the other direction or with another
 // beta, distributions over one vocab shard or through another map of logits, tokens that do not
 // count.
 #include <vector>
@@ -26,7 +26,7 @@ bool has_uneven_sides(const LossProblem& problem) {
 
 // --- directions and weights ---------------------------------------------------------------------
 
-/// Returns `distill` with options that `change` has changed; null where it returns false.
+/// Returns `distill` with options changed by `change`; null if `change` returns false.
 std::unique_ptr<Objective> distill_with(const ObjectiveSpec& spec,
                                         bool (*change)(ObjectiveOptions&)) {
   if (spec.kind != "distill") return nullptr;
@@ -58,7 +58,7 @@ bool set_beta(ObjectiveOptions& options, double to) {
   return true;
 }
 
-/// Gives the forward side the weight of the reverse one.
+/// Swaps the weights of the forward and the reverse side.
 bool swap_weights(ObjectiveOptions& options) {
   const auto weight = options.find("mixed_kl_weight");
   if (type_of(options) != "\"mixed\"" || weight == options.end()) return false;
@@ -73,7 +73,7 @@ bool drop_bound(ObjectiveOptions& options) {
   return true;
 }
 
-/// Compares both with their even mixture, and leaves the weights of the two sides.
+/// Compares both with their even mixture, with unchanged weights of both sides.
 void divergence_from_even_mixture(const DistilledRows& rows, const RowSoftmax& p,
                                   const RowSoftmax& q, const DivergenceSums& out) {
   DistilledRows even = rows;
@@ -112,7 +112,7 @@ void student_of_own_shard(Compared& compared) {
 
 // --- the teacher's map of logits ----------------------------------------------------------------
 
-/// Returns T of row r; the teacher's map divides by it.
+/// Returns the temperature T of row r, by which the teacher's map divides.
 float temperature_of(const DistilledRows& rows, std::int64_t r) {
   return 1 / rows.teacher.transforms[r].factor;
 }
@@ -155,7 +155,7 @@ void masked_tokens_count(const Objective& objective, const ObjectiveTokens& toke
   }
 }
 
-/// Gives tokens whose loss is at its bounds the gradient of the others.
+/// Gives tokens whose loss is at its bounds the gradient of other tokens.
 void bounds_pass_gradient(const Objective& objective, const ObjectiveTokens& tokens,
                           const PackedBatch& batch, int, SequenceTable<const double> coefficients,
                           ObjectiveTotals<double> totals, const TokenGradients& grad) {
@@ -184,7 +184,7 @@ void gradient_without_teacher(const Objective& objective, const ObjectiveTokens&
   }
 }
 
-/// Divides by V as well, as a mean over all elements does.
+/// Divides by V as well, like a mean over all elements.
 void mean_over_elements(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                         const DivergenceSums& out) {
   rows_divergence(rows, p, q, out);

@@ -114,7 +114,7 @@ class NllObjective final : public TermsObjective<NllTerms> {
   }
 
  private:
-  /// Rows of the valid tokens and their numbers on a tape; those that are not needed are empty.
+  /// Rows of the valid tokens and their numbers on a tape; unneeded numbers are empty.
   struct TrueTokens {
     std::vector<std::int64_t> row;
     std::vector<Var> logprob;

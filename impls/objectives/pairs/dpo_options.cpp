@@ -13,7 +13,7 @@
 namespace lossgrid {
 namespace {
 
-/// In the order of DpoLossType.
+/// Returns the names in the order of DpoLossType.
 const std::vector<std::string>& loss_type_names() {
   static const std::vector<std::string> names = {
       "sigmoid",   "robust",   "hinge",    "ipo",      "exo_pair",     "nca_pair", "bco_pair",
@@ -21,7 +21,7 @@ const std::vector<std::string>& loss_type_names() {
   return names;
 }
 
-/// In the order of FDivergence.
+/// Returns the names in the order of FDivergence.
 const std::vector<std::string>& divergence_names() {
   static const std::vector<std::string> names = {"reverse_kl", "forward_kl", "js_divergence",
                                                  "alpha_divergence"};
@@ -103,7 +103,7 @@ bool DpoOptions::compares_scores() const {
 
 double DpoOptions::alpha_exponent() const {
   const double exponent = f_alpha_divergence_coef - 1;
-  return std::abs(exponent) < 1e-6 ? 0 : exponent;  // as TRL, whose limit is the reverse KL
+  return std::abs(exponent) < 1e-6 ? 0 : exponent;  // as in TRL, whose limit is the reverse KL
 }
 
 DpoOptions DpoOptions::read(const OptionReader& reader) {

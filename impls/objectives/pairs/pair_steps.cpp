@@ -66,7 +66,7 @@ std::shared_ptr<const InputDraw> PairSteps::input_draw() const {
 
 PolicyEdges PairSteps::edges() const {
   PolicyEdges edges;
-  edges.sequences_per_edge = 2;  // one offset for a pair: the rewards of both are all but equal
+  edges.sequences_per_edge = 2;  // one offset for a pair, whose rewards are nearly equal
   return edges;
 }
 
@@ -95,7 +95,7 @@ std::vector<SequencePair> PairSteps::pairs(const PackedBatch& batch,
 std::vector<float> PairSteps::token_weights(const PackedBatch& batch,
                                             const ShiftedBatch& rows) const {
   if (weights_.tail == 1) return {};
-  std::vector<std::int64_t> shorter;  // by sequence, valid tokens of the shorter one of its pair
+  std::vector<std::int64_t> shorter;  // by sequence, valid tokens of its pair's shorter one
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     shorter.push_back(std::min(valid_tokens(batch, i), valid_tokens(batch, partner(batch, i))));
   }
