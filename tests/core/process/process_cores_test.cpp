@@ -13,7 +13,7 @@ TEST(CoreShareOf, IsAnEqualPartWhereNobodyIsBound) {
   EXPECT_DOUBLE_EQ(process_core_share(0, 0, 4, processes), 0.5);
   EXPECT_DOUBLE_EQ(process_core_share(1, 0, 2, processes), 1.0);  // ranks 2 and 3 are idle
   EXPECT_DOUBLE_EQ(process_core_share(0, 0, 1, processes), 2.0);
-  EXPECT_DOUBLE_EQ(process_core_share(3, 2, 2, processes), 1.0);  // of a stage of two
+  EXPECT_DOUBLE_EQ(process_core_share(3, 2, 2, processes), 1.0);  // stage of two ranks
   EXPECT_DOUBLE_EQ(process_core_share(0, 2, 2, processes), 0.0);
   EXPECT_EQ(core_count(0, 4, processes), 2);
 }
@@ -23,7 +23,7 @@ TEST(CoreShareOf, IsTheOwnCoresOfBoundProcesses) {
   EXPECT_DOUBLE_EQ(process_core_share(4, 0, 8, processes), 2.0);
   EXPECT_DOUBLE_EQ(process_core_share(5, 0, 8, processes), 1.5);
   EXPECT_DOUBLE_EQ(process_core_share(6, 0, 8, processes), 0.5);
-  EXPECT_DOUBLE_EQ(process_core_share(6, 0, 6, processes), 0.0);  // takes no part
+  EXPECT_DOUBLE_EQ(process_core_share(6, 0, 6, processes), 0.0);  // rank 6 takes no part
   EXPECT_EQ(core_count(0, 8, processes), 4);
   EXPECT_EQ(core_count(0, 5, processes), 2);
 }
