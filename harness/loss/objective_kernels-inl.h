@@ -52,7 +52,7 @@ struct SequenceSumsKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     using Sums = Numbers<Terms::kSequenceSums>;
     const std::int64_t sequence = block.index();
-    const TokenRange range = tokens.range_of(sequence);
+    const TokenRange range = tokens.token_range(sequence);
     const auto own = block.each([&](int thread) {
       Sums of_thread = Sums::all(0.0);
       for (std::int64_t t = range.begin + thread; t < range.end; t += block.threads()) {

@@ -54,7 +54,7 @@ struct ObjectiveTokens {
   }
 
   /// Returns the range of these rows that includes all tokens of a sequence.
-  constexpr TokenRange range_of(std::int64_t sequence) const {
+  constexpr TokenRange token_range(std::int64_t sequence) const {
     const auto count = static_cast<std::int64_t>(valid.size());
     if (ranges.empty()) return {0, static_cast<std::int32_t>(count)};
     const TokenRange range = ranges[static_cast<std::size_t>(sequence)];
