@@ -93,6 +93,6 @@ struct DeviceShare {
 
 /// Returns shares of 1 if ranks have their own devices. Else all ranks have the same number of
 /// threads, at least one, and share the memory.
-DeviceShare share_of(const Machine& machine, std::int64_t ranks);
+DeviceShare device_share(const Machine& machine, std::int64_t ranks);
 
 }  // namespace lossgrid

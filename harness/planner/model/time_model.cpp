@@ -33,7 +33,7 @@ class Prediction {
         traits_(traits),
         cost_(cost),
         model_(model),
-        share_(share_of(model.machine, problem.grid.ranks())),
+        share_(device_share(model.machine, problem.grid.ranks())),
         busiest_(busiest_rank(problem.batch, problem.grid)),
         valid_share_(valid_share) {}
 
@@ -59,7 +59,7 @@ class Prediction {
         passes * machine.row_seconds * static_cast<double>(problem_.local_rows()) * share_.turns;
     time.products =
         static_cast<double>(cost.flops) / (machine.gemm_rate(problem_.dtype) * share_.compute);
-    time.memory = memory_seconds(traffic_of(cost, rows_read));
+    time.memory = memory_seconds(phase_traffic(cost, rows_read));
     const DType dtype = problem_.from_hidden() ? DType::f32 : problem_.dtype;
     const auto kept = static_cast<double>(cost.kept_exponentials);
     const double elements =
@@ -98,7 +98,7 @@ class Prediction {
 
   /// Logits from a product are float32 in memory: every exponential reads one logit, and the
   /// gradient takes the place of the logits.
-  Traffic traffic_of(const PhaseCost& cost, double rows_read) const {
+  Traffic phase_traffic(const PhaseCost& cost, double rows_read) const {
     if (!problem_.from_hidden()) {
       return {static_cast<double>(cost.read_bytes) * rows_read,
               static_cast<double>(cost.written_bytes)};
