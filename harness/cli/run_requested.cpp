@@ -14,6 +14,7 @@
 #include "harness/cli/text/progress.h"
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/device/kernel/rank_threads.h"
+#include "harness/runner/run.h"
 #include "harness/runner/timing/timing.h"
 #include "reports/file/report_writer.h"
 #include "reports/text/predicted_table.h"
@@ -141,7 +142,8 @@ class RequestedRun {
     }
     const RecordingEnd recorded = close_recording(options_.recording.get(), ranks, must_end_);
     const bool missed = !must_end_ && !stopped_ && has_missed(fault_, ranks);
-    const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(code_of(record_, modes_));
+    const ExitCode code =
+        missed ? ExitCode::usage : recorded.exit_code(run_exit_code(record_, modes_));
     write_report(code, !must_end_ && !stopped_);
     early_end_.reset();
     print_report(recorded);
@@ -216,7 +218,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   return run.end();
 }
 
-ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
+ExitCode run_exit_code(const RunRecord& record, const SuiteModes& modes) {
   ExitCode code = exit_code_of(record.meter);
   if (modes.verify) code = worst(code, exit_code_of(record.trials));
   if (record.timings.empty()) return code;

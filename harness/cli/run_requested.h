@@ -19,7 +19,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
 
 /// Returns the exit code of a run: the worst of its trials, timings and meter. A run of trials only
 /// needs no timings, and a run of timings only needs no trials.
-ExitCode code_of(const RunRecord& record, const SuiteModes& modes);
+ExitCode run_exit_code(const RunRecord& record, const SuiteModes& modes);
 
 /// Prints tables and summary; with --quiet only the summary and whatever did not pass.
 void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows);

@@ -46,7 +46,7 @@ struct Launch {
   int ranks = 1;
 };
 
-std::vector<Launch> launches_of(const std::vector<Suite>& suites, bool one_grid_each) {
+std::vector<Launch> plan_launches(const std::vector<Suite>& suites, bool one_grid_each) {
   Launch all;
   std::vector<Launch> each;
   for (const Suite& suite : suites) {
@@ -148,7 +148,7 @@ class Supervisor {
  private:
   bool uses_nccl() const { return flags_.transport == "nccl"; }
 
-  std::string transport_of(const RunRecord& launch) const {
+  std::string launch_transport(const RunRecord& launch) const {
     if (uses_nccl()) return "nccl";
     return launch.environment.contains("mpi") ? "mpi" : "thread";
   }
@@ -212,7 +212,7 @@ class Supervisor {
       const ErrorCode code = end.stopped ? ErrorCode::timeout : ErrorCode::process_died;
       work_.lose({found.begun_id,
                   {code, end.text},
-                  transport_of(found),
+                  launch_transport(found),
                   desync_report(read_flight_records(flight_records_))});
     }
     remove_launch_files();
@@ -303,7 +303,7 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
   require_runnable(suites, rank_limit(suites, flags.max_ranks, how.launcher.empty()));
   RunRecord record = begin_run(command, flags.suite);
   Supervisor supervisor(how, flags, suites, modes.verify, record);
-  const std::vector<Launch> launches = launches_of(suites, how.launches == "grid");
+  const std::vector<Launch> launches = plan_launches(suites, how.launches == "grid");
   if (how.dry_run) {
     for (const Launch& launch : launches) {
       print("{}\n", launch_line(supervisor.request(launch)));
@@ -324,9 +324,9 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
       !refused && !flags.inject.fault.empty() && interrupt == 0 && !supervisor.fault_fired();
   ExitCode code = ended;
   if (ended == ExitCode::ok) {
-    code = code_of(record, modes);
+    code = run_exit_code(record, modes);
   } else if (!refused) {
-    code = worst(ended, code_of(record, modes));
+    code = worst(ended, run_exit_code(record, modes));
   }
   if (missed) code = ExitCode::usage;
   if (interrupt != 0) code = exit_code_of_interrupt(interrupt);

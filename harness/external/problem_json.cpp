@@ -28,7 +28,7 @@ const char* filtered_targets(const Sampling& sampling) {
 }
 
 /// Returns a case with the head of the objective.
-CaseSpec head_of(const LossProblem& problem) {
+CaseSpec case_with_head(const LossProblem& problem) {
   CaseSpec spec;
   spec.head = problem.objective.needs().head;
   return spec;
@@ -51,7 +51,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
-          {"head", find_case_key("head")->get(head_of(problem))},
+          {"head", find_case_key("head")->get(case_with_head(problem))},
           {"hidden", problem.head.hidden},
           {"dtype", protocol_name(problem.dtype)},
           {"logit_scale", problem.transform.scale},

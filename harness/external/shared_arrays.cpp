@@ -39,7 +39,7 @@ void for_each_token(const PackedBatch& batch, F&& f) {
   }
 }
 
-std::string name_of(int token_input) {
+std::string input_name(int token_input) {
   return std::string(name(static_cast<TokenInput>(token_input)));
 }
 
@@ -115,8 +115,8 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
   }
   for (int k = 0; k < kTokenInputs; ++k) {
     if (batch.inputs[static_cast<std::size_t>(k)].empty()) continue;
-    layout_.add("rows." + name_of(k), "float32", kFloat, {problem_.rows()});
-    layout_.add("tokens." + name_of(k), "float32", kFloat, {problem_.rows()});
+    layout_.add("rows." + input_name(k), "float32", kFloat, {problem_.rows()});
+    layout_.add("tokens." + input_name(k), "float32", kFloat, {problem_.rows()});
   }
 
   std::vector<std::string> outputs;
@@ -160,8 +160,8 @@ void SharedArrays::write_batch() {
 void SharedArrays::write_token_input(int k) {
   if (problem_.batch.inputs[static_cast<std::size_t>(k)].empty()) return;
   const std::vector<float>& values = pack_.inputs[static_cast<std::size_t>(k)];
-  const auto rows = array<float>("rows." + name_of(k));
-  const auto tokens = array<float>("tokens." + name_of(k));
+  const auto rows = array<float>("rows." + input_name(k));
+  const auto tokens = array<float>("tokens." + input_name(k));
   for (std::size_t r = 0; r < values.size(); ++r) {
     if (!pack_.valid[r]) continue;
     rows[r] = values[r];

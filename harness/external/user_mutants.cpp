@@ -105,7 +105,7 @@ void add_call_mutants(const std::string& name, const std::string& phase,
 
 }  // namespace
 
-std::string control_of(const std::string& name) {
+std::string control_name(const std::string& name) {
   return name + '/' + kUnchanged;
 }
 
@@ -113,7 +113,7 @@ nlohmann::json no_change() {
   return {{"kind", kUnchanged}};
 }
 
-nlohmann::json change_of(const std::string& mutant) {
+nlohmann::json mutant_change(const std::string& mutant) {
   if (mutant == kUnchanged) return no_change();
   std::vector<std::string> known{kUnchanged};
   for (const WholeChange& change : whole_changes()) {

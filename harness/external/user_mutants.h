@@ -25,14 +25,14 @@ struct UserMutant {
 /// Returns the name of the control of a loaded implementation, "mine/unchanged": the function run
 /// in the same way as a mutant, without a change. A trial that the control fails proves nothing
 /// about a mutant.
-std::string control_of(const std::string& name);
+std::string control_name(const std::string& name);
 
 /// Returns the change of a control, in the form of the protocol.
 nlohmann::json no_change();
 
 /// Returns the change, in the form of the protocol, of a mutant such as "forward-1-skip", or of the
 /// control "unchanged". Throws bad_input for an unknown name.
-nlohmann::json change_of(const std::string& mutant);
+nlohmann::json mutant_change(const std::string& mutant);
 
 /// Returns all mutants of `declaration`; mutants of collectives are made from its learned calls.
 std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,

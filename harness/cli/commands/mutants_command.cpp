@@ -79,7 +79,7 @@ RequestedMutants with_user_mutants(const std::vector<std::string>& names,
     const std::string of = name.substr(0, name.find('/'));
     if (!learned.contains(of)) {
       learned[of] = learn_mutants(of, suites, problems);
-      out.names.push_back(control_of(of));
+      out.names.push_back(control_name(of));
     }
     if (of != name) out.names.push_back(name);
     for (const UserMutant& mutant : learned[of]) {

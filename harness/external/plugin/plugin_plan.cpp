@@ -50,7 +50,7 @@ nlohmann::json sums_json(const LearnedCalls::Calls& calls) {
 /// Plan of this rank's latest forward with gradients; null if the plan was destroyed.
 thread_local PluginPlan* latest_plan = nullptr;
 
-PluginPlace place_of(const PluginRanks& ranks) {
+PluginPlace grid_place(const PluginRanks& ranks) {
   return {ranks.tp.rank(), ranks.cp.rank(), ranks.dp.rank()};
 }
 
@@ -75,7 +75,7 @@ PluginPlan::PluginPlan(const PluginImplementation& implementation, const nlohman
     : implementation_(implementation),
       device_(device),
       ranks_(ranks),
-      problem_(implementation, options, problem, place_of(ranks), dl_device(device, ranks.world)),
+      problem_(implementation, options, problem, grid_place(ranks), dl_device(device, ranks.world)),
       tensors_(device, arena,
                {problem_.width(), problem_.own_ids(), problem.at("weight_layout") == "vocab_hidden",
                 problem_.get().device}),
