@@ -66,7 +66,7 @@ const std::vector<std::string>& known_metadata() {
   return keys;
 }
 
-std::string metadata_of(const SafetensorsFile& file, const char* key) {
+std::string metadata_text(const SafetensorsFile& file, const char* key) {
   const auto at = file.metadata().find(key);
   if (at == file.metadata().end())
     throw_bad_input("{}: __metadata__.{} is missing", file.path(), key);
@@ -84,7 +84,7 @@ void refuse_misspelt(const std::string& what, const std::string& name,
 }
 
 void check_bundle_format(const SafetensorsFile& file) {
-  const std::string format = metadata_of(file, "format");
+  const std::string format = metadata_text(file, "format");
   if (format != kFormat) {
     throw_bad_input("{}: __metadata__.format is {}, must be '{}'", file.path(), printable(format),
                     kFormat);
@@ -99,7 +99,7 @@ void check_bundle_format(const SafetensorsFile& file) {
 
 ObjectiveSpec read_bundle_objective(const SafetensorsFile& file) {
   const std::string what = file.path() + ": __metadata__.objective";
-  const Json json = parse_json_object(metadata_of(file, "objective"), what, 8);
+  const Json json = parse_json_object(metadata_text(file, "objective"), what, 8);
   ObjectiveSpec objective;
   objective.kind.clear();
   for (const auto& [key, value] : json.items()) {

@@ -67,7 +67,7 @@ std::string_view tensor_dtype(DType dtype);
 
 /// Returns a tensor of `values` as elements of type T.
 template <typename T, typename Values>
-TensorToWrite tensor_of(std::string name, std::vector<std::int64_t> shape, const Values& values) {
+TensorToWrite make_tensor(std::string name, std::vector<std::int64_t> shape, const Values& values) {
   TensorToWrite tensor{
       std::move(name), std::string(tensor_dtype(DTypeOf<T>::value)), std::move(shape), {}};
   tensor.data.resize(values.size() * sizeof(T));

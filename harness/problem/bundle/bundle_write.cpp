@@ -47,8 +47,8 @@ TensorToWrite logits_tensor(const char* name, const Problem& problem, const Logi
 /// exactly.
 TensorToWrite factor_tensor(const char* name, const std::vector<std::int64_t>& shape, DType dtype,
                             const std::vector<float>& values) {
-  if (dtype == DType::bf16) return tensor_of<bf16>(name, shape, values);
-  return tensor_of<float>(name, shape, values);
+  if (dtype == DType::bf16) return make_tensor<bf16>(name, shape, values);
+  return make_tensor<float>(name, shape, values);
 }
 
 /// Adds the logits of a teacher, either all or those other than -inf with their ids; or its hidden
@@ -83,10 +83,10 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
       }
     }
   }
-  tensors.push_back(tensor_of<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
+  tensors.push_back(make_tensor<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
   const char* name =
       problem.teacher_sends_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
-  tensors.push_back(tensor_of<float>(name, {problem.tokens(), k}, values));
+  tensors.push_back(make_tensor<float>(name, {problem.tokens(), k}, values));
 }
 
 /// Adds the kept sets of rows, if the problem has them.
@@ -116,7 +116,7 @@ TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int
     throw Error(ErrorCode::internal, fmt::format("{} of {} elements, must be [{}, {}]", name,
                                                  values.size(), rows, columns));
   }
-  return tensor_of<double>(name, {rows, columns}, values);
+  return make_tensor<double>(name, {rows, columns}, values);
 }
 
 TensorToWrite vector_tensor(const std::string& name, std::int64_t size,
@@ -125,7 +125,7 @@ TensorToWrite vector_tensor(const std::string& name, std::int64_t size,
     throw Error(ErrorCode::internal,
                 fmt::format("{} of {} elements, must be [{}]", name, values.size(), size));
   }
-  return tensor_of<double>(name, {size}, values);
+  return make_tensor<double>(name, {size}, values);
 }
 
 /// Adds loss, log-probabilities and entropies, if present.
@@ -133,7 +133,7 @@ void add_results(const std::string& prefix, std::int64_t tokens, const BundleRes
                  std::vector<TensorToWrite>& tensors) {
   const auto add = [&](const char* name, std::int64_t size, const std::vector<double>& values) {
     if (static_cast<std::int64_t>(values.size()) != size) return;
-    tensors.push_back(tensor_of<double>(prefix + name, {size}, values));
+    tensors.push_back(make_tensor<double>(prefix + name, {size}, values));
   };
   if (results.loss) add("loss", 1, {*results.loss});
   add("logprobs", tokens, results.logprobs);
@@ -158,8 +158,8 @@ void add_expected(const Problem& problem, const BundleResults& expected,
 }
 
 /// Returns columns [begin, end) of a factor of the logits.
-std::vector<float> columns_of(const std::vector<float>& factor, std::int64_t factors,
-                              std::int64_t begin, std::int64_t end) {
+std::vector<float> slice_columns(const std::vector<float>& factor, std::int64_t factors,
+                                 std::int64_t begin, std::int64_t end) {
   std::vector<float> columns;
   for (std::size_t row = 0; row < factor.size(); row += static_cast<std::size_t>(factors)) {
     const float* first = factor.data() + row;
@@ -176,7 +176,7 @@ void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   const Projection& p = *problem.projection;
   const auto columns = [&p](const std::vector<float>& factor, std::int64_t begin,
                             std::int64_t end) {
-    return columns_of(factor, p.factors(), begin, end);
+    return slice_columns(factor, p.factors(), begin, end);
   };
   tensors.push_back(
       factor_tensor("hidden", {p.tokens, p.size}, p.hidden_dtype, columns(p.hidden, 0, p.size)));
@@ -202,15 +202,15 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     const auto input = static_cast<TokenInput>(k);
     const std::string tensor(name(input));
     tensors.push_back(is_whole_number(input)
-                          ? tensor_of<std::int32_t>(tensor, {problem.tokens()}, values)
-                          : tensor_of<float>(tensor, {problem.tokens()}, values));
+                          ? make_tensor<std::int32_t>(tensor, {problem.tokens()}, values)
+                          : make_tensor<float>(tensor, {problem.tokens()}, values));
   }
   std::vector<float> rewards = problem.rewards;
   if (rewards.empty()) return;
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     rewards[i] = without_poison(rewards[i], problem.sample_mask[i] != 0);
   }
-  tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
+  tensors.push_back(make_tensor<float>("rewards", {problem.sequences()}, rewards));
 }
 
 /// Throws for a case whose logits are not the plain product of the tensors, which is all that a
@@ -248,14 +248,14 @@ void write_bundle(const std::string& path, const Problem& problem,
   }
   std::vector<TensorToWrite> tensors;
   tensors.push_back(
-      tensor_of<std::int32_t>("cu_seqlens", {problem.sequences() + 1}, problem.cu_seqlens));
-  tensors.push_back(tensor_of<std::int32_t>("input_ids", {problem.tokens()}, problem.input_ids));
+      make_tensor<std::int32_t>("cu_seqlens", {problem.sequences() + 1}, problem.cu_seqlens));
+  tensors.push_back(make_tensor<std::int32_t>("input_ids", {problem.tokens()}, problem.input_ids));
   add_logits(problem, tensors);
-  tensors.push_back(tensor_of<float>("token_mask", {problem.tokens()}, problem.token_mask));
-  tensors.push_back(tensor_of<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
+  tensors.push_back(make_tensor<float>("token_mask", {problem.tokens()}, problem.token_mask));
+  tensors.push_back(make_tensor<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
   if (!problem.temperatures.empty()) {
     tensors.push_back(
-        tensor_of<float>("temperatures", {problem.sequences()}, problem.temperatures));
+        make_tensor<float>("temperatures", {problem.sequences()}, problem.temperatures));
   }
   add_teacher(problem, tensors);
   add_sampling_mask(problem, tensors);

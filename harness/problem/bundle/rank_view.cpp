@@ -99,7 +99,7 @@ TensorToWrite bias_view(const HeldByRank& held) {
   return tensor;
 }
 
-std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
+std::vector<TensorToWrite> view_tensors(const HeldByRank& held) {
   const auto rows = static_cast<std::int64_t>(held.positions.size());
   const std::int64_t sequences = held.batch.sequences();
   const ShiftedBatch shifted = shift_targets(held.batch).gather(held.positions);
@@ -108,12 +108,12 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
     if (shifted.valid[k] == 0) labels[k] = kIgnored;
   }
   std::vector<TensorToWrite> tensors{
-      tensor_of<std::int64_t>("positions", {rows}, held.positions),
-      tensor_of<std::int64_t>("labels", {rows}, labels),
-      tensor_of<float>("mask", {rows}, shifted.valid),
-      tensor_of<std::int32_t>("cu_seqlens", {sequences + 1}, held.batch.cu_seqlens),
-      tensor_of<std::int32_t>("cu_seqlens_padded", {sequences + 1}, held.batch.cu_seqlens_padded),
-      tensor_of<float>("sample_mask", {sequences}, held.batch.sample_mask)};
+      make_tensor<std::int64_t>("positions", {rows}, held.positions),
+      make_tensor<std::int64_t>("labels", {rows}, labels),
+      make_tensor<float>("mask", {rows}, shifted.valid),
+      make_tensor<std::int32_t>("cu_seqlens", {sequences + 1}, held.batch.cu_seqlens),
+      make_tensor<std::int32_t>("cu_seqlens_padded", {sequences + 1}, held.batch.cu_seqlens_padded),
+      make_tensor<float>("sample_mask", {sequences}, held.batch.sample_mask)};
   if (held.problem.projection == nullptr) {
     tensors.push_back(logits_view(held));
   } else {
@@ -128,18 +128,18 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
       if (shifted.valid[row] == 0) values[row] = 0;  // value is poison in a case
     }
     tensors.push_back(
-        tensor_of<float>(std::string(name(static_cast<TokenInput>(k))), {rows}, values));
+        make_tensor<float>(std::string(name(static_cast<TokenInput>(k))), {rows}, values));
   }
   if (!held.batch.rewards.empty()) {
     std::vector<float> rewards = held.batch.rewards;
     for (std::size_t i = 0; i < rewards.size(); ++i) {
       if (held.batch.sample_mask[i] == 0) rewards[i] = 0;
     }
-    tensors.push_back(tensor_of<float>("rewards", {sequences}, rewards));
+    tensors.push_back(make_tensor<float>("rewards", {sequences}, rewards));
   }
   if (!held.batch.group_tokens.empty()) {
     tensors.push_back(
-        tensor_of<std::int64_t>("group_tokens", {sequences}, held.batch.group_tokens));
+        make_tensor<std::int64_t>("group_tokens", {sequences}, held.batch.group_tokens));
   }
   return tensors;
 }
@@ -179,7 +179,7 @@ void write_rank_view(const std::string& path, const Problem& problem, const Grid
       {"vocab_end", std::to_string(held.shard.end)},
       {"global_valid_toks", std::to_string(problem.denominators.valid_tokens)},
       {"global_valid_seqs", std::to_string(problem.denominators.valid_sequences)}};
-  write_safetensors(path, metadata, tensors_of(held));
+  write_safetensors(path, metadata, view_tensors(held));
 }
 
 }  // namespace lossgrid

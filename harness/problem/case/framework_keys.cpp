@@ -40,8 +40,8 @@ std::string checked_counts(std::string_view text) {
 }
 
 /// Returns a key; `shortest` checks a value and returns its stored form.
-CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
-               std::function<std::string(std::string_view)> shortest, std::string help) {
+CaseKey convention_key(const std::string& name, std::string FrameworkSpec::*member,
+                       std::function<std::string(std::string_view)> shortest, std::string help) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.framework.*member; },
           [member, shortest = std::move(shortest)](CaseSpec& spec, std::string_view text) {
             spec.framework.*member = shortest(text);
@@ -52,7 +52,7 @@ CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
 /// Returns the key of one part of a convention, which can also be left to the preset.
 CaseKey part_key(const std::string& name, std::string FrameworkSpec::*member,
                  std::function<std::string(std::string_view)> shortest, std::string help) {
-  return key_of(
+  return convention_key(
       name, member,
       [shortest = std::move(shortest)](std::string_view text) {
         return text == kOfPreset ? std::string(kOfPreset) : shortest(text);
@@ -71,7 +71,7 @@ CaseKey factor_key(const std::string& name, std::string FrameworkSpec::*member, 
 
 std::vector<CaseKey> framework_keys() {
   return {
-      key_of(
+      convention_key(
           "framework", &FrameworkSpec::preset, checked_preset,
           "whose convention scales the gradient: see lossgrid list frameworks; none: no factors"),
       factor_key("framework.loss", &FrameworkSpec::loss,
