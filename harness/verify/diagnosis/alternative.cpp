@@ -30,8 +30,8 @@ BundleResults comparable(const Problem& problem, const BundleResults& got) {
 }
 
 /// Returns d hidden [T, H] from the weights of some ids only.
-std::vector<double> hidden_gradient_of(const VocabShard& ids, const Problem& problem,
-                                       const Truth& truth) {
+std::vector<double> hidden_gradient_from(const VocabShard& ids, const Problem& problem,
+                                         const Truth& truth) {
   const Projection& projection = *problem.projection;
   const std::vector<double> dz = expected_grad_logits(problem, truth);
   std::vector<double> gradient(static_cast<std::size_t>(problem.tokens() * projection.size), 0.0);
@@ -75,7 +75,7 @@ ResultParts wrong_parts(const Alternative& alternative, const TrialResults& resu
                                    results.serial_adds, results.rows);
     BundleResults expected = expected_results(problem, truth);
     if (alternative.hidden_of) {
-      expected.grad_hidden = hidden_gradient_of(*alternative.hidden_of, problem, truth);
+      expected.grad_hidden = hidden_gradient_from(*alternative.hidden_of, problem, truth);
     }
     return compare(problem, truth, expected, results);
   } catch (const Error&) {  // options that exclude each other, a batch without a truth

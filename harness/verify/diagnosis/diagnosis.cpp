@@ -16,7 +16,7 @@ namespace {
 using Sentences = std::vector<std::string>;
 
 template <typename Parts>
-std::vector<PartPlace> places_of(const Parts& parts) {
+std::vector<PartPlace> all_places(const Parts& parts) {
   std::vector<PartPlace> places;
   for (const auto& part : parts) places.push_back(part.place);
   return places;
@@ -77,7 +77,7 @@ void add_nan_logprobs(const FailureFacts& facts, Sentences& out) {
   if (all.nan_rows.empty()) return;
   out.push_back(fmt::format("log-probabilities are NaN in {}{}{}",
                             counted(std::ssize(all.nan_rows), "row"),
-                            on_some_only(with_nan, places_of(facts.logprobs)),
+                            on_some_only(with_nan, all_places(facts.logprobs)),
                             beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
 }
 
@@ -101,7 +101,7 @@ void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, 
       "{} has NaN in {} of {}{}{}", gradient.name, counted(all.nan, "element"),
       counted(std::ssize(all.nan_rows),
               gradient.name == "grad_weight" || gradient.name == "grad_bias" ? "vocab id" : "row"),
-      on_some_only(with_nan, places_of(gradient.parts)),
+      on_some_only(with_nan, all_places(gradient.parts)),
       beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
 }
 
@@ -163,7 +163,7 @@ void add_logprobs(const FailureFacts& facts, bool external, Sentences& out) {
       out.push_back(that_are(all.positive) + " above 0: the sum of exponentials lacks terms?");
     }
   }
-  const std::string where = on_some_only(wrong, places_of(facts.logprobs));
+  const std::string where = on_some_only(wrong, all_places(facts.logprobs));
   const bool beside_nan = all.differences + all.not_written > 0;
   if (beside_nan && !where.empty()) out.push_back("log-probabilities are wrong" + where);
 }
@@ -189,7 +189,7 @@ void add_entropies(const FailureFacts& facts, Sentences& out) {
         best->fits, best->fits == 1 ? "is what it" : "are what they",
         kEntropyMistakes[static_cast<std::size_t>(std::distance(all.mistakes.begin(), best))]));
   }
-  const std::string where = on_some_only(wrong, places_of(facts.entropies));
+  const std::string where = on_some_only(wrong, all_places(facts.entropies));
   if (!where.empty()) out.push_back("entropies are wrong" + where);
 }
 

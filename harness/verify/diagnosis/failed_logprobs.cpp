@@ -25,7 +25,7 @@ struct ShardSums {
   double sum = 0;
 };
 
-ShardSums sums_of(std::span<const double> logits) {
+ShardSums shard_softmax_sums(std::span<const double> logits) {
   ShardSums sums;
   for (const double x : logits) sums.max = std::max(sums.max, x);
   if (!std::isfinite(sums.max)) return sums;
@@ -80,8 +80,8 @@ class Mistakes {
 
   ShardSums shard_sums(int tp_rank) const {
     const VocabShard own = shard(tp_rank);
-    return sums_of(std::span<const double>(logits_).subspan(static_cast<std::size_t>(own.begin),
-                                                            static_cast<std::size_t>(own.valid())));
+    return shard_softmax_sums(std::span<const double>(logits_).subspan(
+        static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.valid())));
   }
 
   double lse(const RowTruth& row) const { return row.max + std::log(row.sum); }
@@ -137,7 +137,7 @@ class Mistakes {
     if (temperature == 1) return {};
     Values scaled = logits_;
     for (double& x : scaled) x *= temperature;
-    const ShardSums sums = sums_of(scaled);
+    const ShardSums sums = shard_softmax_sums(scaled);
     return {temperature * row.target_logit - sums.max - std::log(sums.sum)};
   }
 

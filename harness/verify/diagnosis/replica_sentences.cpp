@@ -80,7 +80,7 @@ class RankVectors {
     if (std::abs(factor) < kFits || squared(sum) > kSameReplicaSquared * size) return std::nullopt;
     return factor;
   }
-  std::optional<double> multiple_of(std::size_t rank) const {
+  std::optional<double> rank_multiple(std::size_t rank) const {
     std::vector<double> weights(ranks(), 0.0);
     weights[rank] = 1;
     return multiple(weights);
@@ -151,7 +151,7 @@ class ReplicaDiagnosis {
       if (!vectors_.is_zero(r)) holders.push_back(r);
     }
     if (holders.size() != 1) return std::nullopt;
-    const auto factor = vectors_.multiple_of(holders.front());
+    const auto factor = vectors_.rank_multiple(holders.front());
     if (!factor || !is_evidence(*factor)) return std::nullopt;
     return fmt::format("{} is {} on {} only and 0 elsewhere: reduced to one rank, not to all?",
                        facts_.name, times(*factor), rank_name(holders.front()));
@@ -254,7 +254,7 @@ class ReplicaDiagnosis {
   std::optional<std::string> right_on_one() const {
     std::vector<std::size_t> right;
     for (std::size_t r = 0; r < vectors_.ranks(); ++r) {
-      const auto factor = vectors_.multiple_of(r);
+      const auto factor = vectors_.rank_multiple(r);
       if (factor && fits(*factor, 1)) right.push_back(r);
     }
     if (right.size() != 1) return std::nullopt;
@@ -264,7 +264,7 @@ class ReplicaDiagnosis {
 
   std::optional<std::string> reduced_twice() const {
     if (!facts_.failed || is_loss()) return std::nullopt;
-    const auto factor = vectors_.multiple_of(0);
+    const auto factor = vectors_.rank_multiple(0);
     if (!factor || fits(*factor, 1)) return std::nullopt;
     const std::array<double, 4> known = sizes();
     std::vector<std::string> axes_that_fit;

@@ -112,8 +112,8 @@ std::optional<double> whole_factor(const FailureFacts& facts, const std::string&
 
 /// Returns the simplest suspects that make the factor both here and in the second size. Several
 /// suspects, as on a job with too few ranks for other sizes, are no cause.
-std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFacts& facts,
-                                      const FailureFacts* second) {
+std::vector<ScaleSuspect> common_suspects(const Multiple& multiple, const FailureFacts& facts,
+                                          const FailureFacts* second) {
   if (second == nullptr) return {};
   std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, facts.sizes);
   for (const std::string& name : multiple.names) {
@@ -138,8 +138,8 @@ bool is_constant(const Multiple& multiple, const FailureFacts* second) {
          });
 }
 
-std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
-                        const FailureFacts* second, const DeclaredWords& declared) {
+std::string scale_sentence(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
+                           const FailureFacts* second, const DeclaredWords& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
@@ -289,10 +289,10 @@ void add_scales(const FailureFacts& facts, const FailureFacts* second,
     add_gradient(gradient, facts.sizes, multiples, out);
   }
   for (const Multiple& multiple : multiples) {
-    const std::vector<ScaleSuspect> suspects = suspects_of(multiple, facts, second);
+    const std::vector<ScaleSuspect> suspects = common_suspects(multiple, facts, second);
     const bool is_known = is_one(-multiple.factor) || !suspects.empty();
     if (!multiple.has_gradient && !is_known && !is_constant(multiple, second)) continue;
-    out.push_back(sentence_of(multiple, suspects, second, declared));
+    out.push_back(scale_sentence(multiple, suspects, second, declared));
   }
 }
 
