@@ -17,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-EmulatedStream& stream_of(void* stream) {
+EmulatedStream& emulated_stream(void* stream) {
   return *static_cast<EmulatedStream*>(stream);
 }
 
@@ -39,7 +39,7 @@ void launch_gemm(const Gemm& product, std::span<float> workspace) {
   require_right_result(product);
   count_launch();
   device_work().flops += product.flops();
-  stream_of(product.stream).launch([product, workspace] {
+  emulated_stream(product.stream).launch([product, workspace] {
     if (product.rounded != nullptr) return gemm_rounded(product, workspace);
     cpu_kernels().gemm(product, workspace);
   });
@@ -47,7 +47,7 @@ void launch_gemm(const Gemm& product, std::span<float> workspace) {
 
 void launch_add(const float* values, std::int64_t count, float* sum, void* stream) {
   count_launch();
-  stream_of(stream).launch([=] { cpu_kernels().add(values, count, sum, nullptr); });
+  emulated_stream(stream).launch([=] { cpu_kernels().add(values, count, sum, nullptr); });
 }
 
 /// Returns kernels that launch the kernels of the processor.

@@ -42,13 +42,13 @@ bool is_possible(const Gemm& product) {
          a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && stride >= n;
 }
 
-dnnl::memory::data_type type_of(DType dtype) {
+dnnl::memory::data_type dnnl_type(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
 dnnl::memory::desc describe(const Matrix& factor, std::int64_t rows, std::int64_t columns) {
   using Dims = dnnl::memory::dims;
-  return {Dims{rows, columns}, type_of(factor.dtype),
+  return {Dims{rows, columns}, dnnl_type(factor.dtype),
           factor.transposed ? Dims{1, factor.stride} : Dims{factor.stride, 1}};
 }
 

@@ -42,7 +42,7 @@ cublasLtHandle_t handle() {
   return own;
 }
 
-cudaDataType type_of(DType dtype) {
+cudaDataType cuda_type(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
@@ -53,7 +53,7 @@ using Handle = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
 Handle<cublasLtMatrixLayout_t> layout(DType dtype, std::int64_t rows, std::int64_t columns,
                                       std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublas_lt().create_layout(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
+  check(cublas_lt().create_layout(&made, cuda_type(dtype), static_cast<std::uint64_t>(columns),
                                   static_cast<std::uint64_t>(rows), stride),
         "cublasLtMatrixLayoutCreate");
   return {made, cublas_lt().destroy_layout};

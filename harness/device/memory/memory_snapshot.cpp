@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kNsPerUs = 1000;
 
 /// Returns JSON text. Bytes of strings that are not UTF-8 (a path in an id) are replaced.
-std::string text_of(const ordered_json& value) {
+std::string dump_json(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -32,18 +32,18 @@ class Snapshot {
                                 {"requested_size", buffer.bytes},
                                 {"state", "active_allocated"},
                                 {"frames", frames(*buffer.label)}};
-    return text_of({{"device", subject_.rank},
-                    {"address", address},
-                    {"total_size", buffer.bytes},
-                    {"allocated_size", buffer.bytes},
-                    {"active_size", buffer.bytes},
-                    {"requested_size", buffer.bytes},
-                    {"stream", 0},
-                    {"segment_type", "large"},
-                    {"segment_pool_id", {0, 0}},
-                    {"is_expandable", false},
-                    {"frames", frames(*buffer.label)},
-                    {"blocks", ordered_json::array({block})}});
+    return dump_json({{"device", subject_.rank},
+                      {"address", address},
+                      {"total_size", buffer.bytes},
+                      {"allocated_size", buffer.bytes},
+                      {"active_size", buffer.bytes},
+                      {"requested_size", buffer.bytes},
+                      {"stream", 0},
+                      {"segment_type", "large"},
+                      {"segment_pool_id", {0, 0}},
+                      {"is_expandable", false},
+                      {"frames", frames(*buffer.label)},
+                      {"blocks", ordered_json::array({block})}});
   }
 
   std::vector<std::string> entries(const MemoryEvent& event) const {
@@ -74,7 +74,7 @@ class Snapshot {
       entry["user_metadata"] = fmt::format("rank={} step={} phase={} tensor={}", subject_.rank,
                                            subject_.step, event.label->phase, event.label->tag);
     }
-    return text_of(entry);
+    return dump_json(entry);
   }
 
   const SnapshotSubject& subject_;
@@ -115,7 +115,7 @@ std::string memory_snapshot(const MemoryHistory& history, const SnapshotSubject&
                                  {"step", subject.step},
                                  {"dropped_entries", history.dropped()}};
   return fmt::format("{{\"segments\":{},\n\"device_traces\":{},\n\"allocator_settings\":{}}}\n",
-                     segments.list(), traces.list(), text_of(settings));
+                     segments.list(), traces.list(), dump_json(settings));
 }
 
 }  // namespace lossgrid
