@@ -85,13 +85,13 @@ class ReferencePlan final : public LossPlan {
     inputs_->begin_gradient(gradients);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
-        const Place place = place_of(i, t);
+        const Place place = row_place(i, t);
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + batch.ahead)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead];
         read_row(i, t);
         RowGradientTruth gradient = truth_.gradient(batch.cu_seqlens_padded[i] + t);
         if (is_filtered(target)) gradient.logprob = 0;
-        write_gradient(gradient, target, transform_of(i));
+        write_gradient(gradient, target, sequence_transform(i));
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
     }
@@ -110,7 +110,7 @@ class ReferencePlan final : public LossPlan {
   };
 
   /// Returns rank and slot of row `t` of sequence `i`.
-  Place place_of(std::int64_t i, std::int64_t t) const {
+  Place row_place(std::int64_t i, std::int64_t t) const {
     const std::int64_t cp = problem_.grid.cp;
     const std::int64_t in_pack = problem_.batch.cu_seqlens_padded[i] + t;
     if (cp == 1) return {0, in_pack};
@@ -139,9 +139,9 @@ class ReferencePlan final : public LossPlan {
 
   /// Sets row_ to all V logits of row t of sequence i.
   void read_row(std::int64_t i, std::int64_t t) {
-    const Place place = place_of(i, t);
+    const Place place = row_place(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
-    for (double& x : row_) x = transform_of(i).apply(x);
+    for (double& x : row_) x = sequence_transform(i).apply(x);
     for (std::int64_t v = 0; mask_ && v < problem_.vocab; ++v) {
       if (!mask_->keeps(place.cp_rank, place.slot, v)) row_[v] = -kInfinity;
     }
@@ -160,7 +160,7 @@ class ReferencePlan final : public LossPlan {
   }
 
   /// Returns the map of sequence i from logits to logits of the softmax.
-  TrueRowTransform transform_of(std::int64_t i) const {
+  TrueRowTransform sequence_transform(std::int64_t i) const {
     return row_transform(problem_.row_transform(), temperature(i));
   }
 

@@ -39,7 +39,8 @@ class LinearCePlan final : public LossPlan {
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      pass_.write_gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin));
+      pass_.write_gradient(logits, pass_.chunk_softmax(chunk, statistics_),
+                           grad_.from(chunk.begin));
       pass_.add_gradients(chunk, {gradients.weight, gradients.bias}, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);

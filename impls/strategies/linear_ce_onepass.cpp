@@ -84,7 +84,7 @@ class OnepassPlan final : public LossPlan {
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
     for (const RowRange& chunk : pass_.chunks()) {
       add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid),
-                    pass_.softmax_of(chunk, statistics_));
+                    pass_.chunk_softmax(chunk, statistics_));
     }
   }
 

@@ -58,12 +58,12 @@ class PerSequencePlan final : public LossPlan {
           statistics_.run(steps_, context_.tp, view(inputs, own),
                           columns_in(local_outputs_.span(0, block), problem_, own.count));
       gather_sequence(own, outputs.tokens);
-      objective_.add_sequences(tokens_of(i, outputs.tokens));
+      objective_.add_sequences(sequence_tokens(i, outputs.tokens));
     }
     objective_.make_coefficients();
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       objective_.add_tokens(
-          tokens_of(i, outputs.tokens),
+          sequence_tokens(i, outputs.tokens),
           pack_grad_.part(problem_.batch.cu_seqlens_padded[i], problem_.batch.padded_length(i)));
     }
     outputs.result = objective_.result();
@@ -114,7 +114,7 @@ class PerSequencePlan final : public LossPlan {
     return {problem_.batch.cu_seqlens_padded[i] / cp_, problem_.batch.padded_length(i) / cp_};
   }
 
-  ObjectiveTokens tokens_of(std::int64_t i, const TokenOutputs& outputs) const {
+  ObjectiveTokens sequence_tokens(std::int64_t i, const TokenOutputs& outputs) const {
     return pack_.tokens(outputs, problem_.batch.cu_seqlens_padded[i],
                         problem_.batch.padded_length(i));
   }

@@ -285,7 +285,7 @@ void LinearPass::write_gradient(const LogitsRows& made, const RowSoftmax& softma
   steps_.gradient(made, softmax, gradients, logits_.data());
 }
 
-RowSoftmax LinearPass::softmax_of(const RowRange& chunk, ShardStatistics& statistics) const {
+RowSoftmax LinearPass::chunk_softmax(const RowRange& chunk, ShardStatistics& statistics) const {
   if (!problem_.has_teacher()) return statistics.softmax().from(chunk.begin);
   statistics.select(chunk.begin, chunk.count);
   return statistics.softmax();

@@ -89,7 +89,7 @@ class LinearPass {
   std::int64_t run_statistics(ShardStatistics& statistics, const TokenOutputs& out);
 
   /// Returns the statistics of a chunk after run_statistics(), for its gradient.
-  RowSoftmax softmax_of(const RowRange& chunk, ShardStatistics& statistics) const;
+  RowSoftmax chunk_softmax(const RowRange& chunk, ShardStatistics& statistics) const;
   /// Returns the number of merges of run_statistics(): one, or with a teacher one per chunk.
   static std::int64_t merges(const LossProblem& problem, const LinearOptions& options);
 

@@ -31,7 +31,7 @@ struct DistillOptions {
   bool is_bounded() const { return least > -kUnbounded || most < kUnbounded; }
 };
 
-ObjectiveNeeds needs_of(const DistillOptions& options) {
+ObjectiveNeeds distill_needs(const DistillOptions& options) {
   ObjectiveNeeds needs;
   needs.terms.divergence = options.divergence;
   return needs;
@@ -40,7 +40,7 @@ ObjectiveNeeds needs_of(const DistillOptions& options) {
 class DistillObjective final : public TermsObjective<DistillTerms> {
  public:
   explicit DistillObjective(const DistillOptions& options)
-      : TermsObjective(needs_of(options)), options_(options) {}
+      : TermsObjective(distill_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "distill"; }
   bool linear() const override { return !options_.is_bounded(); }

@@ -34,18 +34,18 @@ std::unique_ptr<Objective> distill_with(const ObjectiveSpec& spec,
   return change(options) ? find_objective(spec.kind).make(options) : nullptr;
 }
 
-std::string type_of(const ObjectiveOptions& options) {
+std::string divergence_type(const ObjectiveOptions& options) {
   const auto type = options.find("kl_type");
   return type == options.end() ? "\"forward\"" : type->second;
 }
 
-double beta_of(const ObjectiveOptions& options) {
+double read_beta(const ObjectiveOptions& options) {
   const auto beta = options.find("jsd_beta");
   return beta == options.end() ? 0.5 : parse_number(beta->second, "jsd_beta");
 }
 
 bool swap_directions(ObjectiveOptions& options) {
-  const std::string type = type_of(options);
+  const std::string type = divergence_type(options);
   const bool has_one_side = type == "\"forward\"" || type == "\"reverse\"";
   if (!has_one_side || options.contains("zero_outside_topk")) return false;
   options["kl_type"] = type == "\"reverse\"" ? "\"forward\"" : "\"reverse\"";
@@ -53,7 +53,7 @@ bool swap_directions(ObjectiveOptions& options) {
 }
 
 bool set_beta(ObjectiveOptions& options, double to) {
-  if (type_of(options) != "\"jsd\"" || beta_of(options) == to) return false;
+  if (divergence_type(options) != "\"jsd\"" || read_beta(options) == to) return false;
   options["jsd_beta"] = fmt::format("{}", to);
   return true;
 }
@@ -61,7 +61,7 @@ bool set_beta(ObjectiveOptions& options, double to) {
 /// Swaps the weights of the forward and the reverse side.
 bool swap_weights(ObjectiveOptions& options) {
   const auto weight = options.find("mixed_kl_weight");
-  if (type_of(options) != "\"mixed\"" || weight == options.end()) return false;
+  if (divergence_type(options) != "\"mixed\"" || weight == options.end()) return false;
   weight->second = fmt::format("{}", 1 - parse_number(weight->second, "mixed_kl_weight"));
   return true;
 }
@@ -113,7 +113,7 @@ void student_of_own_shard(Compared& compared) {
 // --- the teacher's map of logits ----------------------------------------------------------------
 
 /// Returns the temperature T of row r, by which the teacher's map divides.
-float temperature_of(const DistilledRows& rows, std::int64_t r) {
+float row_temperature(const DistilledRows& rows, std::int64_t r) {
   return 1 / rows.teacher.transforms[r].factor;
 }
 
@@ -121,7 +121,7 @@ void divergence_times_square(const DistilledRows& rows, const RowSoftmax& p, con
                              const DivergenceSums& out) {
   rows_divergence(rows, p, q, out);
   for (std::int64_t r = 0; r < rows.student.rows; ++r) {
-    const float square = temperature_of(rows, r) * temperature_of(rows, r);
+    const float square = row_temperature(rows, r) * row_temperature(rows, r);
     out.of_teacher[r] *= square;
     out.of_student[r] *= square;
   }
@@ -133,7 +133,7 @@ void gradient_times_square(const DistilledRows& rows, const RowSoftmax& p, const
   std::vector<float> mean(of_student, of_student + count);
   std::vector<float> scaled(gradient, gradient + count);
   for (std::int64_t r = 0; r < count; ++r) {
-    const float square = temperature_of(rows, r) * temperature_of(rows, r);
+    const float square = row_temperature(rows, r) * row_temperature(rows, r);
     mean[static_cast<std::size_t>(r)] /= square;
     scaled[static_cast<std::size_t>(r)] *= square;
   }
@@ -222,7 +222,7 @@ const RegisteredMutant distill_mutants[] = {
         .objective =
             [](const ObjectiveSpec& spec) {
               return distill_with(spec, [](ObjectiveOptions& options) {
-                return set_beta(options, 1 - beta_of(options));
+                return set_beta(options, 1 - read_beta(options));
               });
             },
         .rejected_by = "divergence",

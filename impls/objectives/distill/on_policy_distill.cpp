@@ -24,7 +24,7 @@ namespace lossgrid {
 namespace {
 
 /// Returns the differences teacher - student at which the loss meets its bound.
-PolicyEdges edges_of(const OnPolicyDistillOptions& options) {
+PolicyEdges bound_edges(const OnPolicyDistillOptions& options) {
   PolicyEdges edges;
   const double bound = options.loss_max_clamp;
   if (!std::isfinite(bound)) return edges;
@@ -58,7 +58,7 @@ class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerm
   }
 
   std::shared_ptr<const InputDraw> input_draw() const override {
-    return std::make_shared<PolicyDraw>(edges_of(options_));
+    return std::make_shared<PolicyDraw>(bound_edges(options_));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,

@@ -87,12 +87,12 @@ void mean_over_all_rows(const Objective& objective, const ObjectiveTokens& token
                         const PackedBatch& batch, int, SequenceTable<const double> coefficients,
                         ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
-  const auto count_of = [](std::span<const std::uint8_t> column) {
+  const auto count_nonzero = [](std::span<const std::uint8_t> column) {
     return static_cast<double>(std::count(column.begin(), column.end(), 1));
   };
-  const double real = count_of(tokens.real);
+  const double real = count_nonzero(tokens.real);
   if (real == 0) return;
-  const double factor = count_of(tokens.valid) / real;
+  const double factor = count_nonzero(tokens.valid) / real;
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] == 0) continue;
     // The z-loss is half of the gradient 2 c L times L.
