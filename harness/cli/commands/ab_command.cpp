@@ -41,7 +41,7 @@ struct Sides {
 };
 
 /// Returns the sides of all comparisons. Throws usage if the implementations do not make pairs.
-std::vector<Sides> sides_of(const AbFlags& flags) {
+std::vector<Sides> pair_sides(const AbFlags& flags) {
   const std::vector<std::string> names = parse_list(flags.suite.implementations);
   const Build of_a = flags.base_binary.empty() ? Build::head : Build::base;
   const Build of_b = flags.self_check ? of_a : Build::head;
@@ -57,7 +57,7 @@ std::vector<Sides> sides_of(const AbFlags& flags) {
   return all;
 }
 
-std::vector<std::string> phases_of(const AbFlags& flags) {
+std::vector<std::string> requested_phases(const AbFlags& flags) {
   const std::vector<std::string> phases = parse_list(flags.phases);
   for (const std::string& phase : phases) {
     if (phase == "forward" || phase == "backward" || phase == "forward_backward") continue;
@@ -167,7 +167,7 @@ ExitCode run(const AbFlags& flags) {
     throw Error(ErrorCode::usage,
                 "ab starts its launches itself, ranks are threads: run it without mpirun or srun");
   }
-  AbRun comparisons(flags, sides_of(flags), phases_of(flags));
+  AbRun comparisons(flags, pair_sides(flags), requested_phases(flags));
   const SuiteModes modes{false, SuiteModes::Bench::always};
   const std::vector<Suite> suites = requested_suites("ab", flags.suite, flags.timing, modes);
   require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));

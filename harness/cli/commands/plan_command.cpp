@@ -64,7 +64,7 @@ std::vector<Suite> requested_plans(const PlanFlags& flags) {
 
 /// Returns the implementations of the suite or, if it has none, all implementations that take the
 /// inputs of the case.
-std::vector<std::string> implementations_of(const Suite& suite, const CaseSpec& spec) {
+std::vector<std::string> planned_implementations(const Suite& suite, const CaseSpec& spec) {
   return suite.implementations.empty() ? default_implementations(spec.hidden > 0)
                                        : suite.implementations;
 }
@@ -156,7 +156,7 @@ ExitCode search(const PlanFlags& flags, const TimeModel& model) {
   }
   SearchRequest request;
   request.spec = suites.front().cases.front();
-  request.implementations = implementations_of(suites.front(), request.spec);
+  request.implementations = planned_implementations(suites.front(), request.spec);
   request.most_ranks = flags.ranks;
   request.memory_bytes =
       flags.memory.empty() ? model.machine.memory.bytes : parse_bytes(flags.memory, "--memory");
@@ -192,7 +192,7 @@ ExitCode run(const PlanFlags& flags) {
   bool any = false;
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
-      const std::vector<std::string> implementations = implementations_of(suite, spec);
+      const std::vector<std::string> implementations = planned_implementations(suite, spec);
       for (const Grid& grid : suite.grids) {
         plans.push_back(plan_grid(spec, grid, implementations, key, limit));
         times.push_back(time_grid(plans.back(), model));

@@ -26,7 +26,7 @@ std::string trace_path(const std::string& path, int process) {
   return process == 0 ? path : fmt::format("{}.rank{}", path, process);
 }
 
-SnapshotRequest request_of(const RecordingFlags& flags) {
+SnapshotRequest snapshot_request(const RecordingFlags& flags) {
   SnapshotRequest request;
   request.folder = flags.snapshot_folder;
   if (flags.max_entries > 0) request.max_entries = static_cast<std::size_t>(flags.max_entries);
@@ -106,7 +106,7 @@ std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const 
   std::optional<SnapshotRequest> snapshots;
   std::shared_ptr<TraceFile> trace;
   if (!flags.snapshot_folder.empty()) {
-    snapshots = request_of(flags);
+    snapshots = snapshot_request(flags);
     agree_on(ranks, [&] {
       if (ranks.reports()) prepare_folder(flags.snapshot_folder);
     });

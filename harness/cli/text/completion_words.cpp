@@ -84,8 +84,8 @@ Words allowed_by_type(const CLI::Option& option) {
 }
 
 /// Returns the values of an option or of a positional argument.
-Words values_of(const CLI::App& app, const CLI::App& command, const CLI::Option& option,
-                const std::string& begin) {
+Words value_words(const CLI::App& app, const CLI::App& command, const CLI::Option& option,
+                  const std::string& begin) {
   const std::map<std::string, std::function<Words()>> by_name = {
       {"--impl", [&] { return implementation_names(begin); }},
       {"--baseline", [&] { return implementation_names(begin); }},
@@ -103,7 +103,7 @@ Words values_of(const CLI::App& app, const CLI::App& command, const CLI::Option&
   return values == by_name.end() ? allowed_by_type(option) : values->second();
 }
 
-Words flags_of(const CLI::App& command) {
+Words flag_words(const CLI::App& command) {
   Words flags;
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;  // hidden options
@@ -138,7 +138,7 @@ Words list_values(const CLI::App& app, const CLI::App& command, const CLI::Optio
   const std::size_t comma = begin.rfind(',');
   const std::size_t cut = comma == std::string::npos ? 0 : comma + 1;
   const std::string last = begin.substr(cut);
-  return beginning_with(last, values_of(app, command, option, last), begin.substr(0, cut));
+  return beginning_with(last, value_words(app, command, option, last), begin.substr(0, cut));
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ Words completion_words(const CLI::App& app, Words words) {
     }
   }
   if (flag != nullptr) return list_values(app, *command, *flag, begin);
-  if (begin.starts_with('-')) return beginning_with(begin, flags_of(*command));
+  if (begin.starts_with('-')) return beginning_with(begin, flag_words(*command));
   const Words below = command_names(*command);
   if (!below.empty()) return beginning_with(begin, below);
   for (const CLI::Option* option : command->get_options()) {

@@ -88,7 +88,7 @@ std::uint32_t alignment(const void* data) {
   return static_cast<std::uint32_t>(address & -address);
 }
 
-void* result_of(const Gemm& product) {
+void* result_data(const Gemm& product) {
   return product.rounded != nullptr ? static_cast<void*>(product.rounded) : product.c;
 }
 
@@ -108,8 +108,8 @@ Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t works
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.a.data));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(result_of(product)));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(result_of(product)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(result_data(product)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(result_data(product)));
   return preference;
 }
 
@@ -118,7 +118,7 @@ void multiply(const Gemm& product, std::span<float> workspace) {
   const auto description = describe(product);
   const auto left = factor_layout(product.b, product.k, product.n);
   const auto right = factor_layout(product.a, product.m, product.k);
-  void* const sums = result_of(product);
+  void* const sums = result_data(product);
   const auto result = layout(result_dtype(product), product.m, product.n, product.stride);
   const auto preference = prefer(product, workspace.size_bytes());
   cublasLtMatmulHeuristicResult_t found{};
@@ -141,7 +141,7 @@ void clear(const Gemm& product) {
   const std::size_t element_bytes = size_of(result_dtype(product));
   const auto row_bytes = static_cast<std::size_t>(product.n) * element_bytes;
   auto* stream = static_cast<cudaStream_t>(product.stream);
-  check_cuda(cudaMemset2DAsync(result_of(product),
+  check_cuda(cudaMemset2DAsync(result_data(product),
                                static_cast<std::size_t>(product.stride) * element_bytes, 0,
                                row_bytes, static_cast<std::size_t>(product.m), stream),
              "cudaMemset2DAsync");

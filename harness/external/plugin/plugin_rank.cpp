@@ -98,11 +98,11 @@ class PluginRank {
           }},
          {"forward",
           [this](const Json& request, const Descriptors&) {
-            return with_guards(plan_of(request).forward(request));
+            return with_guards(find_plan(request).forward(request));
           }},
          {"backward",
           [this](const Json& request, const Descriptors&) {
-            return with_guards(plan_of(request).backward(request));
+            return with_guards(find_plan(request).backward(request));
           }},
          {"end", [this](const Json& request, const Descriptors&) { return end(request); }}});
   }
@@ -122,7 +122,7 @@ class PluginRank {
     return {{"ok", true}};
   }
 
-  PluginPlan& plan_of(const Json& request) {
+  PluginPlan& find_plan(const Json& request) {
     const auto found = plans_.find(request.at("plan").get<std::int64_t>());
     if (found == plans_.end()) throw Error(ErrorCode::rank_failed, "there is no such plan");
     return found->second->plan();
@@ -134,7 +134,7 @@ class PluginRank {
   }
 
   Json end(const Json& request) {
-    const std::string left = plan_of(request).end();
+    const std::string left = find_plan(request).end();
     plans_.erase(request.at("plan").get<std::int64_t>());
     device_->take_broken_guards();  // clears guards that have been reported
     return {{"ok", true}, {"left", left}};

@@ -58,7 +58,7 @@ std::string option_word(const std::string& value) {
   return word;
 }
 
-nlohmann::ordered_json json_of(const CaseKey& key, std::string value) {
+nlohmann::ordered_json value_json(const CaseKey& key, std::string value) {
   if (key.type == JsonType::text) return value;
   return nlohmann::ordered_json::parse(value);
 }
@@ -76,7 +76,7 @@ const std::vector<KeyDefault>& key_defaults() {
     std::vector<KeyDefault> made;
     for (const CaseKey& key : case_keys()) {
       const std::string text = key.get(CaseSpec());
-      made.push_back({text, json_of(key, text)});
+      made.push_back({text, value_json(key, text)});
     }
     return made;
   }();
@@ -153,8 +153,8 @@ nlohmann::ordered_json case_to_json(const CaseSpec& spec) {
   for (std::size_t k = 0; k < keys.size(); ++k) {
     const KeyDefault& of_key = key_defaults()[k];
     std::string value = keys[k].get(spec);
-    members.emplace_back(keys[k].name,
-                         value == of_key.text ? of_key.json : json_of(keys[k], std::move(value)));
+    members.emplace_back(
+        keys[k].name, value == of_key.text ? of_key.json : value_json(keys[k], std::move(value)));
   }
   return out;
 }

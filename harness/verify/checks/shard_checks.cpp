@@ -248,7 +248,7 @@ class GradientComparison {
   double worst_ratio(const TrainedRow<T>& row) const {
     Check elements;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
-      const InputColumn column = column_of(row, v).truth;
+      const InputColumn column = true_column(row, v).truth;
       elements.add(static_cast<double>(row.got[v]), column.want, column.bound(), {});
     }
     return elements.ratio();
@@ -284,7 +284,7 @@ class GradientComparison {
 
   /// Returns column v of the truth, by the plain formulas.
   template <typename T>
-  Column column_of(const TrainedRow<T>& row, std::int64_t v) const {
+  Column true_column(const TrainedRow<T>& row, std::int64_t v) const {
     const double logit = logits_[static_cast<std::size_t>(v)];
     Column column{.v = v, .p = std::exp(logit - row.truth.max) / row.truth.sum, .truth = {}};
     DivergenceColumn divergence;
@@ -302,13 +302,13 @@ class GradientComparison {
   /// Compares a column by the plain formulas.
   template <typename T>
   void look_at(const TrainedRow<T>& row, std::int64_t v) {
-    add(row, column_of(row, v));
+    add(row, true_column(row, v));
   }
 
   /// Compares a column by the plain formulas, adds it to all sums and returns it.
   template <typename T>
   Column compare_plainly(const TrainedRow<T>& row, std::int64_t v, GradientColumnSums& sums) {
-    const Column column = column_of(row, v);
+    const Column column = true_column(row, v);
     const InputColumn& truth = column.truth;
     add(row, column);
     const double value = static_cast<double>(row.got[v]);

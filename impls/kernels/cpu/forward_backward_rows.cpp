@@ -269,7 +269,7 @@ class ForwardBackward {
     running.sum += exp_block(tail.elements, kLanes, running.exponent, tail_);
   }
 
-  float factor_of(float shift) const {
+  float shift_factor(float shift) const {
     const double offset = Exponent(shift).offset();
     const double to_last_shift =
         offset == previous_.offset ? 1 : std::exp2(offset - previous_.offset);
@@ -277,7 +277,8 @@ class ForwardBackward {
   }
 
   FinishedBlock<T> block_of_previous(std::int64_t begin) const {
-    return {previous_.e + begin, factor_of(previous_.shifts[begin / kSize]), previous_.to + begin};
+    return {previous_.e + begin, shift_factor(previous_.shifts[begin / kSize]),
+            previous_.to + begin};
   }
 
   void finish_block(std::int64_t begin, std::int64_t count) {

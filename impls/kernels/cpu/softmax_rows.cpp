@@ -39,8 +39,8 @@ bool are_side_by_side(std::int64_t columns) {
 
 /// Returns the logits of a batch of rows, and of the next batch.
 template <std::size_t kRows, typename T>
-RowsSideBySide<kRows, T> logits_of(const LogitsRows& rows, const RowBatch<kRows>& batch,
-                                   const RowBatch<kRows>& following) {
+RowsSideBySide<kRows, T> batch_logits(const LogitsRows& rows, const RowBatch<kRows>& batch,
+                                      const RowBatch<kRows>& following) {
   RowsSideBySide<kRows, T> logits;
   for (std::size_t k = 0; k < kRows; ++k) {
     logits.x[k] = row_of<T>(rows, batch.rows[k]);
@@ -76,7 +76,7 @@ void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const 
   const auto compute = [&](const Batch& batch, const Batch& following) {
     std::array<RowSums, kRows> sums;
     if (kRows > 1 && batch.is_full()) {
-      const auto logits = logits_of<kRows, T>(rows, batch, following);
+      const auto logits = batch_logits<kRows, T>(rows, batch, following);
       constexpr std::int64_t kAhead = kPrefetchBytesSideBySide / sizeof(T);
       if constexpr (kAll) {
         all_sums_of_rows(logits, columns, kAhead, sums);
@@ -212,7 +212,7 @@ void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* s
       of_batch[k].emplace(rows, r, shift[r], sum[r], grad[r], out);
     }
     if (kRows > 1 && are_alike<kRows, kStream, T>(of_batch)) {
-      const auto logits = logits_of<kRows, T>(rows, batch, following);
+      const auto logits = batch_logits<kRows, T>(rows, batch, following);
       write_lanes<kRows, kStream, T>(of_batch, logits, columns);
     } else {
       for (std::size_t k = 0; k < batch.count; ++k) of_batch[k]->write_lanes(ahead);

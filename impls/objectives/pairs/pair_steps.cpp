@@ -13,7 +13,7 @@ double pairs_of_all(const PackedBatch& batch) {
   return static_cast<double>(batch.denominators.valid_sequences) / 2;
 }
 
-PairSequence sums_of(SequenceTable<const double> sums, std::int64_t i) {
+PairSequence sequence_totals(SequenceTable<const double> sums, std::int64_t i) {
   return {
       .index = i,
       .tokens = sums.at(i, PairTerms::kTokens),
@@ -87,7 +87,7 @@ std::vector<SequencePair> PairSteps::pairs(const PackedBatch& batch,
   const double all = pairs_of_all(batch);
   for (std::int64_t i = 0; i < sums.sequences; ++i) {
     if (!is_chosen(i) || batch.sample_mask[i] == 0 || all == 0) continue;
-    pairs.push_back({sums_of(sums, i), sums_of(sums, partner(batch, i)), 1 / all});
+    pairs.push_back({sequence_totals(sums, i), sequence_totals(sums, partner(batch, i)), 1 / all});
   }
   return pairs;
 }
