@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conventions that a loaded function may declare, from python/lossgrid/conventions.json, which
-// the Python package reads as well. A new word is a line there and the code that acts by it.
+// Conventions that a loaded function may declare, from python/lossgrid/conventions.json, which the
+// Python package reads as well. A new word needs a line there and code that implements it.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ const std::vector<std::string>& convention_words(const std::string& key);
 /// Returns the words of a list ("rounds", "takes").
 const std::vector<std::string>& listed_words(const std::string& key);
 
-/// Checks the words of a plugin: those of "rows", "overwrites", "rounds" and "takes" that plugins
-/// take, and the declaration that words of "takes" need. Throws bad_input.
+/// Checks that plugins support the declared words of "rows", "overwrites", "rounds" and "takes",
+/// and that the declaration fits its words of "takes". Throws bad_input.
 void require_plugin_words(const nlohmann::json& declaration);
 
 }  // namespace lossgrid

@@ -27,8 +27,8 @@ const char* filtered_targets(const Sampling& sampling) {
   return sampling.zeroes_targets ? "zero" : "drop";
 }
 
-/// Returns a case with the head that the objective is about.
-CaseSpec head_of(const LossProblem& problem) {
+/// Returns a case with the head of the objective.
+CaseSpec case_with_head(const LossProblem& problem) {
   CaseSpec spec;
   spec.head = problem.objective.needs().head;
   return spec;
@@ -42,7 +42,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
   const ObjectiveOptions usual = with_all_options({problem.objective_spec.kind, {}}).options;
   for (const auto& [name, text] : with_all_options(problem.objective_spec).options) {
     objective[name] = nlohmann::json::parse(text);
-    const auto found = usual.find(name);  // some options come with others
+    const auto found = usual.find(name);  // some options only exist with others
     const bool is_usual =
         found != usual.end() && objective[name] == nlohmann::json::parse(found->second);
     if (!is_usual) changed.push_back(name);
@@ -51,7 +51,7 @@ nlohmann::json problem_json(const LossProblem& problem) {
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
-          {"head", find_case_key("head")->get(head_of(problem))},
+          {"head", find_case_key("head")->get(case_with_head(problem))},
           {"hidden", problem.head.hidden},
           {"dtype", protocol_name(problem.dtype)},
           {"logit_scale", problem.transform.scale},

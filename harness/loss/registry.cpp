@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-// Function-local statics: registration happens during static initialisation of other files.
+// Function-local statics, because registration happens during static initialisation of other files.
 std::map<std::string, ImplementationEntry, std::less<>>& implementation_map() {
   static std::map<std::string, ImplementationEntry, std::less<>> map;
   return map;
@@ -84,7 +84,7 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
   const std::vector<std::string> parts = split(text, ':');
   const ImplementationEntry* entry = find_implementation(parts[0]);
   if (entry == nullptr) {
-    // Suggests mutants for a misspelt mutant, and only implementations that users run otherwise.
+    // Suggests mutants for a misspelt mutant, else only implementations that users run.
     const bool is_mutant = parts[0].find('/') != std::string::npos;
     std::vector<std::string> known;
     for (const auto& [name, candidate] : all_implementations()) {
@@ -156,7 +156,7 @@ ObjectiveSpec with_all_options(const ObjectiveSpec& spec) {
 std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics,
                                           bool predictions) {
   std::unique_ptr<Objective> objective = find_objective(spec.kind).make(spec.options);
-  if (objective->needs().head != Head::lm) return objective;  // these are about a vocabulary
+  if (objective->needs().head != Head::lm) return objective;  // these metrics need a vocabulary
   if (predictions) objective = with_predictions(std::move(objective));
   return statistics ? with_statistics(std::move(objective)) : std::move(objective);
 }

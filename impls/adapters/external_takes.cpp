@@ -6,13 +6,13 @@
 namespace lossgrid {
 namespace {
 
-/// Returns true for the numbers of a row that a function returns beside its log-probability.
+/// Returns true for numbers of a row, other than its log-probability, that a function returns.
 bool returns_number(const ExternalDeclaration& declaration, RowTerm term) {
   return term == RowTerm::entropy && declaration.returns_entropy;
 }
 
-/// Returns the reason for which lossgrid cannot make the loss of what the function returns: the
-/// first number of a row that the loss depends on and the function does not return.
+/// Returns the reason why lossgrid cannot make the loss from the function's results: the first
+/// number of a row on which the loss depends and which the function does not return.
 std::optional<SkipReason> lacks_number(const ExternalDeclaration& declaration,
                                        const LossProblem& problem) {
   for (const RowTerm term : kAllRowTerms) {
@@ -35,7 +35,7 @@ std::optional<SkipReason> lacks_number(const ExternalDeclaration& declaration,
   return std::nullopt;
 }
 
-/// Returns the reason for which a function that makes the loss itself is not given the objective.
+/// Returns the reason why a function that makes the loss itself does not get the objective.
 std::optional<SkipReason> makes_no_such_loss(const ExternalDeclaration& declaration,
                                              const LossProblem& problem) {
   if (problem.objective.needs().draws) {

@@ -8,10 +8,10 @@
 //                 + (d L / d lse_t) p_v + (d L / d M_t) (1 - F p_v) / V,
 // F the number of these logits and 0 in all others, times the slope of a transform of the logits.
 // Transformed logits outside of a row's kept set are -inf; a target there that is trained on has
-// lp_t = 0, and d L / d lp_t counts as 0.
-// Every logit is taken relative to the maximum first: logits of 1e30 would leave nothing else. The
-// plainest code here: it shares no step with the other strategies and finds its rows by the inverse
-// formulas of the CP layouts (position -> rank and slot).
+// lp_t = 0, and d L / d lp_t counts as 0. Every logit is first taken relative to the maximum,
+// because logits of 1e30 would absorb everything else. The plainest code here: it shares no step
+// with the other strategies and finds its rows by the inverse formulas of the CP layouts (position
+// -> rank and slot).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -64,11 +64,11 @@ class ReferencePlan final : public LossPlan {
         outputs.owned_labels += is_trained_on(i, t + batch.ahead) ? 1 : 0;
       }
     }
-    // Every rank saw everything; the first one accounts for the labels.
+    // Every rank saw everything; only the first rank counts the labels.
     if (context_.tp.rank() != 0 || context_.cp.rank() != 0) outputs.owned_labels = 0;
     {
       const HeapWatchScope unwatched(
-          nullptr);  // its tape has a few numbers by token, in plain code
+          nullptr);  // the tape has a few numbers per token, in plain code
       truth_ = problem_.objective.truth(batch, {rows_.data(), rows_.size()});
     }
     outputs.result.loss = truth_.loss.value;
@@ -85,13 +85,13 @@ class ReferencePlan final : public LossPlan {
     inputs_->begin_gradient(gradients);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
-        const Place place = place_of(i, t);
+        const Place place = row_place(i, t);
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + batch.ahead)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead];
         read_row(i, t);
         RowGradientTruth gradient = truth_.gradient(batch.cu_seqlens_padded[i] + t);
         if (is_filtered(target)) gradient.logprob = 0;
-        write_gradient(gradient, target, transform_of(i));
+        write_gradient(gradient, target, sequence_transform(i));
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
     }
@@ -106,11 +106,11 @@ class ReferencePlan final : public LossPlan {
 
   struct Place {
     std::int64_t cp_rank;
-    std::int64_t slot;  // among that rank's rows
+    std::int64_t slot;  // index among the rank's rows
   };
 
   /// Returns rank and slot of row `t` of sequence `i`.
-  Place place_of(std::int64_t i, std::int64_t t) const {
+  Place row_place(std::int64_t i, std::int64_t t) const {
     const std::int64_t cp = problem_.grid.cp;
     const std::int64_t in_pack = problem_.batch.cu_seqlens_padded[i] + t;
     if (cp == 1) return {0, in_pack};
@@ -139,9 +139,9 @@ class ReferencePlan final : public LossPlan {
 
   /// Sets row_ to all V logits of row t of sequence i.
   void read_row(std::int64_t i, std::int64_t t) {
-    const Place place = place_of(i, t);
+    const Place place = row_place(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
-    for (double& x : row_) x = transform_of(i).apply(x);
+    for (double& x : row_) x = sequence_transform(i).apply(x);
     for (std::int64_t v = 0; mask_ && v < problem_.vocab; ++v) {
       if (!mask_->keeps(place.cp_rank, place.slot, v)) row_[v] = -kInfinity;
     }
@@ -153,13 +153,14 @@ class ReferencePlan final : public LossPlan {
     for (double& x : teacher_row_) x = of_teacher.apply(x);
   }
 
-  /// True if a target outside of the kept set of the row in row_ has the log-probability 0.
+  /// True if `target` is outside of the kept set of the row in row_ and therefore has the
+  /// log-probability 0.
   bool is_filtered(std::int32_t target) const {
     return problem_.sampling.zeroes_targets && row_[target] == -kInfinity;
   }
 
-  /// Returns the map of sequence i from logits to those of the softmax.
-  TrueRowTransform transform_of(std::int64_t i) const {
+  /// Returns the map of sequence i from logits to logits of the softmax.
+  TrueRowTransform sequence_transform(std::int64_t i) const {
     return row_transform(problem_.row_transform(), temperature(i));
   }
 
@@ -168,7 +169,7 @@ class ReferencePlan final : public LossPlan {
     return own.empty() ? 1.0 : own[static_cast<std::size_t>(i)];
   }
 
-  /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
+  /// log sum_v exp(x_v) = max + log_sum, with the large part separate.
   struct LogSumExp {
     double max;
     double log_sum;
@@ -206,7 +207,7 @@ class ReferencePlan final : public LossPlan {
     row.terms[RowTerm::vocab_min] = smallest;
     row.terms[RowTerm::vocab_max] = lse.max;
     row.terms[RowTerm::sum_p2] = sum_p2;
-    // The first of the largest ones, as in torch.argmax.
+    // The first of equal largest logits, as in torch.argmax.
     const bool is_top = std::max_element(row_.begin(), row_.end()) - row_.begin() == target;
     row.terms[RowTerm::top1] = is_top ? 1.0 : 0.0;
     row.terms[RowTerm::mean_logit] = sum_logit / finite;

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the first id of the rank's shard; a head of one number a row is on every rank.
+/// Returns the first id of the rank's shard; a head with one number per row is on every rank.
 std::int64_t first_id(const LossProblem& problem, const RankContext& context) {
   return problem.vocab == 1 ? 0 : context.tp.rank() * problem.width();
 }
@@ -155,7 +155,8 @@ class ProjectedHidden final : public ReferenceInputs {
   }
 
  private:
-  /// Adds sums to a gradient; elements without one, as of padding ids, stay.
+  /// Adds sums to a gradient. Elements without a sum, such as those of padding ids, are not
+  /// changed.
   static void add_sums(const DeviceArray<double>& sums, const HostView& out) {
     for (std::size_t k = 0; k < sums.size(); ++k) {
       if (sums[k] != 0) out.as<float>()[k] += static_cast<float>(sums[k]);
@@ -207,7 +208,7 @@ class ProjectedHidden final : public ReferenceInputs {
   Gathered weight_over_tp_;
   Gathered hidden_over_tp_;
   Gathered hidden_over_cp_;
-  std::optional<Gathered> bias_over_tp_;  // with a bias, as all about it
+  std::optional<Gathered> bias_over_tp_;  // only with a bias
   DeviceArray<double> grad_weight_;
   DeviceArray<double> grad_bias_;
   std::optional<HostView> weight_;  // [tp] shards

@@ -38,7 +38,7 @@ class Declaration:
     returns: Tuple[str, ...] = ("logprobs",)
     rows: str = "shard"
     gradient: str = "own_part"
-    gradients: str = "replicated"  # of an engine
+    gradients: str = "replicated"  # for an engine only
     scale: str = "1"
     autograd: str = "leaf"
     vocab_split: str = "ceil"
@@ -69,13 +69,13 @@ class Declaration:
         return message
 
     def chunks_of(self, problem: Problem) -> int:
-        """Returns the number of chunks of rows in which the gradient of the weight is made."""
+        """Returns the number of chunks of rows for the gradient of the weight."""
         if not callable(self.chunks):
             return self.chunks
         return _multiple(f"chunks of {self.name}", "returned", self.chunks(problem))
 
     def with_options(self, given: Mapping[str, Any]) -> Dict[str, Option]:
-        """Returns the options that a request sets, in the types of their defaults."""
+        """Returns the options that a request sets, converted to the types of their defaults."""
         return self.options.given(self.name, given)
 
 
@@ -176,8 +176,8 @@ def implementation(
     """Declares ``function(logits, batch)`` or ``function(hidden, weight, batch)``.
 
     The function is called on every rank with its shard and a :class:`lossgrid.Batch`. Keyword-only
-    parameters with defaults are options (``--impl mine:chunk=128``). One that is annotated with
-    the values that it takes, ``chunk: typing.Literal[1, 7, 64] = 64``, is run with each of them.
+    parameters with defaults are options (``--impl mine:chunk=128``). An option that is annotated
+    with its values, ``chunk: typing.Literal[1, 7, 64] = 64``, is run with each value.
 
     Args:
         name: its name for ``--impl``; the name of the function by default.
@@ -192,7 +192,7 @@ def implementation(
             [T_pad], the whole padded pack on every rank, after the function's own gather over CP.
             "padded": [B, S - 1] with S the longest padded length; column j predicts token j + 1.
         gradient: gradient in the backward of that gather: "own_part" takes the part of this rank,
-            "summed_over_cp" adds up those of all CP ranks.
+            "summed_over_cp" adds up the gradients of all CP ranks.
         scale: factor of the loss before the backward, as the framework applies it: "1", or a
             product of "dp", "cp", "n_mb" and their inverses such as "dp*n_mb" or "1/dp".
         autograd: "leaf": inputs are leaves. "nonleaf": they share the memory of leaves, and may be

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world of ranks and its process groups, made once for each grid."""
+"""World of ranks and its process groups, made once for each grid."""
 from __future__ import annotations
 
 import os
@@ -16,10 +16,10 @@ from lossgrid.problem import Grid
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the grid as a rank sees it."""
+    """Axis of the grid from the view of a rank."""
 
     name: str  # "tp", "cp", "dp" or "world"
-    rank: int  # of this process among ``size``
+    rank: int  # rank of this process in ``size``
     size: int
     group: Any  # torch.distributed.ProcessGroup
     ranks: Tuple[int, ...]  # world ranks of the group, in its order
@@ -52,7 +52,7 @@ class GridGroups:
 
 
 class World:
-    """torch.distributed for the ``size`` ranks of which a worker is one."""
+    """torch.distributed for ``size`` ranks, of which this worker is one."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
@@ -84,7 +84,8 @@ class World:
         self._joined = True
 
     def _backend(self) -> str:
-        """Returns NCCL for tensors of a GPU where every rank has one, else gloo for all."""
+        """Returns NCCL for tensors on GPUs if every rank has its own GPU, else gloo for all
+        tensors."""
         composed = int(torch.__version__.split(".")[0]) >= 2
         if composed and dist.is_nccl_available() and torch.cuda.is_available() and \
                 torch.cuda.device_count() >= self.size:
@@ -107,7 +108,8 @@ class World:
         return mine
 
     def grid(self, grid: Grid) -> GridGroups:
-        """Returns the groups of ``grid``. All ranks ask for the same grids in the same order."""
+        """Returns the groups of ``grid``. All ranks must request the same grids in the same
+        order."""
         if not self._joined:
             raise ProtocolError("begin comes after join")
         if grid.size != self.size:

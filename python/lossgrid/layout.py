@@ -11,8 +11,9 @@ def own_rows(layout: str, cu_padded: Sequence[int], cp: int, rank: int) -> List[
     """Returns [T_c], the rows of the pack that CP rank ``rank`` holds, in its order.
 
     "zigzag" and "contiguous_sequence" cut every sequence, "zigzag_row", "contiguous" and "ulysses"
-    the pack. The zigzags cut in 2 cp chunks, of which rank r holds chunk r, then chunk 2 cp - 1 - r;
-    the others in cp chunks, of which it holds chunk r. With cp = 1 it holds all rows.
+    the pack. Zigzag layouts cut in 2 cp chunks, of which rank r holds chunk r, then chunk 2 cp - 1
+    - r; other layouts cut in cp chunks, of which rank r holds chunk r. With cp = 1 it holds all
+    rows.
     """
     if cp == 1:
         return list(range(cu_padded[-1]))
@@ -29,7 +30,7 @@ def own_rows(layout: str, cu_padded: Sequence[int], cp: int, rank: int) -> List[
 class Table:
     """The map between rows of the pack [T_pad, ...] and a table [B, S, ...] with a row a sequence.
 
-    S is the longest padded length; slots behind the end of a sequence hold zeros.
+    S is the longest padded length; slots after the end of a sequence hold zeros.
     """
 
     def __init__(self, cu_padded: Sequence[int], device: torch.device) -> None:

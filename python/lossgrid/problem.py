@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts about a trial that are known without its data."""
+"""Facts about a trial that are known without its data."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields

@@ -62,8 +62,8 @@ class ExternalReports : public WithTorch {
     measured["stderr_ratio"] = 1e-6;
   }
 
-  /// Writes a report as of a machine without other work: all its times are the same, but forwards
-  /// take `factor` times as long. Returns its path.
+  /// Writes a report as from an idle machine: all times are equal, except that forwards take
+  /// `factor` times as long. Returns the path of the report.
   std::string with_times(const std::string& report, const std::string& name, int factor) const {
     constexpr int kTime = 100000;
     ordered_json whole = ordered_json::parse(read_all(report));

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the interpreter of the environment that the executable was installed in, else python3.
+/// Returns the interpreter of the environment in which the executable is installed, else python3.
 std::string default_python() {
   std::error_code failed;
   const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "python3";

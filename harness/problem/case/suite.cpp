@@ -122,7 +122,7 @@ void append_names(const fs::path& folder, const std::string& prefix,
   if (!is_folder(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
-    if (file == "models.json" || file == "machines.json") continue;  // no suites
+    if (file == "models.json" || file == "machines.json") continue;  // files that are no suites
     if (entry.path().extension() == ".json") names.push_back(prefix + entry.path().stem().string());
   }
 }

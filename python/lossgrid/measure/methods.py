@@ -45,7 +45,7 @@ def _tensors(args: Sequence[Any], name: str) -> List[Any]:
 
 
 class MethodCalls:
-    """Hands every collective to ``on_call`` while it is entered."""
+    """Interceptor that hands every collective to ``on_call`` while entered."""
 
     def __init__(self, groups: GridGroups, on_call: OnCall) -> None:
         self._groups = groups
