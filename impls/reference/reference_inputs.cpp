@@ -37,14 +37,18 @@ class GivenLogits final : public ReferenceInputs {
     std::fill_n(out_->data(), problem_.logits_bytes(), std::byte{0});
   }
 
+  IdRange gradient_ids() const override {
+    const std::int64_t begin = first_id(problem_, context_);
+    return {begin, std::min(problem_.vocab, begin + problem_.width())};
+  }
+
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
     const std::int64_t width = problem_.width();
-    const std::int64_t begin = first_id(problem_, context_);
-    const std::int64_t end = std::min(problem_.vocab, begin + width);
+    const IdRange ids = gradient_ids();
     dispatch_floating(problem_.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for (std::int64_t v = begin; v < end; ++v) {
-        out_->as<T>()[slot * width + v - begin] = static_cast<T>(row[v]);
+      for (std::int64_t v = ids.begin; v < ids.end; ++v) {
+        out_->as<T>()[slot * width + v - ids.begin] = static_cast<T>(row[v]);
       }
     });
   }
@@ -132,6 +136,9 @@ class ProjectedHidden final : public ReferenceInputs {
                         static_cast<std::size_t>(problem_.hidden_bytes()));
     std::fill_n(out_hidden_->data(), problem_.hidden_bytes(), std::byte{0});
   }
+
+  /// The gradient of hidden states takes all ids.
+  IdRange gradient_ids() const override { return {0, problem_.vocab}; }
 
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
     const std::int64_t own = slot - first_own_slot();

@@ -73,6 +73,12 @@ class GatheredLogits {
   std::optional<HostView> all_;  // [cp][tp][T_c][V_t]
 };
 
+/// Ids begin .. end - 1 of the vocabulary.
+struct IdRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 class ReferenceInputs {
  public:
   virtual ~ReferenceInputs() = default;
@@ -82,6 +88,8 @@ class ReferenceInputs {
   virtual void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) = 0;
   /// Starts gradients, which no row has yet.
   virtual void begin_gradient(const LossGradients& gradients) = 0;
+  /// Returns the ids whose d loss / d logit add_gradient() reads.
+  virtual IdRange gradient_ids() const = 0;
   /// Adds d loss / d logits [V] of this rank's row at `slot`.
   virtual void add_gradient(std::int64_t slot, std::span<const double> row) = 0;
   virtual void end_gradient() = 0;
