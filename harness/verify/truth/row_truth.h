@@ -45,10 +45,9 @@ struct RowTruth {
   double target_error = 0;  // e_y
   double mean_error = 0;    // sum p e
   double range_error = 0;   // largest e: changes the smallest and the largest logit
-  // Of entropy: sum p |ln p + H| e. Of mean_logprob: (1/V) sum e over logits that are not -inf +
-  // (F/V) sum p e. Of sum_p2: sum 2 p |p - sum p^2| e. Of mean_logit: (1/F) sum e over logits that
-  // are not -inf. Of others: 0. Those of means also hold what they lose where the largest float32
-  // stands for a logit.
+  // entropy: sum p |ln p + H| e. mean_logprob: (1/V) sum e over logits that are not -inf + (F/V)
+  // sum p e. sum_p2: sum 2 p |p - sum p^2| e. mean_logit: (1/F) sum e over logits that are not
+  // -inf. Means also hold what they lose where the largest float32 stands for a logit. Others: 0.
   ByRowTerm<double> term_error = {};
   // Roundings in proportion to the logits that bounds allow for (bounds.h).
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
