@@ -49,6 +49,9 @@ nlohmann::json problem_json(const LossProblem& problem) {
   }
   const PackedBatch& batch = problem.batch;
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
+  const CpLayoutRules& layout = rules_of(problem.grid.cp_layout);
+  const nlohmann::json cut{
+      {"sequences", layout.cuts_sequences}, {"rounds", layout.rounds}, {"turns", layout.turns}};
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
           {"head", find_case_key("head")->get(case_with_head(problem))},
@@ -65,7 +68,8 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
-          {"cp_layout", name(problem.grid.cp_layout)},
+          {"cp_layout", layout.name},
+          {"cp_cut", cut},
           {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/adapters/external_takes.h"
 
+#include <string>
+
 #include <fmt/format.h>
+
+#include "harness/external/conventions.h"
+#include "harness/external/problem_json.h"
 
 namespace lossgrid {
 namespace {
@@ -65,27 +70,9 @@ std::optional<SkipReason> makes_no_such_loss(const ExternalDeclaration& declarat
 
 std::optional<SkipReason> not_taken(const ExternalDeclaration& declaration,
                                     const LossProblem& problem) {
+  const auto takes = [&](const std::string& word) { return declaration.takes_also(word); };
+  if (const auto reason = refusal(problem_json(problem), takes)) return SkipReason{*reason};
   const bool has_values = problem.objective.needs().head != Head::lm;
-  if (has_values && !declaration.takes_also("values")) {
-    return SkipReason{"takes no head without a vocabulary: takes=\"values\""};
-  }
-  if (problem.sampling.has_mask && !declaration.takes_also("sampling_mask")) {
-    return SkipReason{"takes no sampling mask: takes=\"sampling_mask\""};
-  }
-  const bool is_transformed = !problem.row_transform().is_identity() ||
-                              (problem.from_hidden() && problem.transform.scale != 1);
-  if (is_transformed && !declaration.takes_also("transforms")) {
-    return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
-  }
-  if (problem.transform.by_sequence && !declaration.takes_also("sequence_temperatures")) {
-    return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
-  }
-  if (problem.head.has_bias && !declaration.takes_also("bias")) {
-    return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
-  }
-  if (problem.grid.cp_layout != CpLayout::zigzag && !declaration.takes_also("layouts")) {
-    return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
-  }
   if (has_values) return std::nullopt;  // the number of a row is the value itself
   return declaration.returns_logprobs ? lacks_number(declaration, problem)
                                       : makes_no_such_loss(declaration, problem);

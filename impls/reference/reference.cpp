@@ -148,32 +148,23 @@ class ReferencePlan final : public LossPlan {
     std::int64_t slot;  // index among the rank's rows
   };
 
-  /// Returns rank and slot of row `t` of sequence `i`.
+  /// Returns rank and slot of row `t` of sequence `i`. Cut in n cp chunks of h, element o is in
+  /// chunk q = o div h, of round q div cp; a round that turns begins with the last rank. The
+  /// elements of a rank begin at `start`, those of its chunk h times the round behind.
   Place row_place(std::int64_t i, std::int64_t t) const {
     const std::int64_t cp = problem_.grid.cp;
-    const std::int64_t in_pack = problem_.batch.cu_seqlens_padded[i] + t;
-    if (cp == 1) return {0, in_pack};
-    const std::int64_t pack = problem_.batch.padded_tokens();
-    const std::int64_t sequence = problem_.batch.padded_length(i);
-    const std::int64_t start = problem_.batch.cu_seqlens_padded[i] / cp;
-    switch (problem_.grid.cp_layout) {
-      case CpLayout::zigzag:
-        return place_in_pairs(t, sequence / (2 * cp), start);
-      case CpLayout::zigzag_row:
-        return place_in_pairs(in_pack, pack / (2 * cp), 0);
-      case CpLayout::contiguous_sequence:
-        return {t / (sequence / cp), start + t % (sequence / cp)};
-      default:
-        return {in_pack / (pack / cp), in_pack % (pack / cp)};
-    }
-  }
-
-  /// Returns the place of element `t` cut in 2 cp chunks of h: q = t div h; rank q or 2 cp - 1 - q;
-  /// in the second half of the rank's elements, which begin at `start`, if q >= cp.
-  Place place_in_pairs(std::int64_t t, std::int64_t h, std::int64_t start) const {
-    const std::int64_t cp = problem_.grid.cp;
-    const std::int64_t q = t / h;
-    return {q < cp ? q : 2 * cp - 1 - q, start + (q < cp ? 0 : h) + t % h};
+    const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
+    if (cp == 1) return {0, begin + t};
+    const CpLayoutRules& layout = rules_of(problem_.grid.cp_layout);
+    const bool by_sequence = layout.cuts_sequences;
+    const std::int64_t o = by_sequence ? t : begin + t;
+    const std::int64_t start = by_sequence ? begin / cp : 0;
+    const std::int64_t length =
+        by_sequence ? problem_.batch.padded_length(i) : problem_.batch.padded_tokens();
+    const std::int64_t h = length / (layout.rounds * cp);
+    const std::int64_t q = o / h;
+    const bool is_backwards = layout.turns && (q / cp) % 2 != 0;
+    return {is_backwards ? cp - 1 - q % cp : q % cp, start + q / cp * h + o % h};
   }
 
   /// Sets row_ to all V logits of row t of sequence i.

@@ -201,8 +201,7 @@ typedef struct lossgrid_problem {
   DLDataType teacher_dtype; /* bits = 0: no teacher */
   int32_t teacher_topk;     /* 1: its logits are -inf except for the ids that it sends */
   int64_t teacher_hidden;   /* size of its hidden states; 0: its logits are given */
-  /* Distribution of rows over CP ranks: "zigzag", "contiguous", "ulysses", "zigzag_row",
-   * "contiguous_sequence" (docs/concepts.md). */
+  /* Name of the way in which rows go to CP ranks (docs/concepts.md), "zigzag" by default. */
   const char* cp_layout;
 } lossgrid_problem;
 

@@ -62,7 +62,7 @@ class BatchData:
     def rows_of(self, cp_rank: int) -> torch.Tensor:
         """Returns [T_c] int64: rows of the pack that ``cp_rank`` holds."""
         cp = self.problem.grid.cp
-        rows = own_rows(self.problem.cp_layout, self.numbers("cu_seqlens_padded"), cp, cp_rank)
+        rows = own_rows(self.problem.cp_cut, self.numbers("cu_seqlens_padded"), cp, cp_rank)
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def _ids(self, name: str) -> torch.Tensor:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conventions that a loaded function may declare, from ``conventions.json``.
 
-lossgrid itself is built with the same file: a new word is a line there and the code that acts by it.
+lossgrid itself is built with the same file, and docs/check_your_own_loss.md has a table of it.
 """
 from __future__ import annotations
 

@@ -212,25 +212,10 @@ def implementation(
             in float32, which rounds in proportion to the logits and not to their distances.
             "temperature", "quotient": logits in bfloat16 are divided by a temperature in bfloat16,
             and the quotients are bfloat16.
-        takes: what the function makes itself, of which it is given no case otherwise. "terms": the
-            terms of the objective beside plain log-probabilities, entropy_coefficient,
-            label_smoothing, z_loss_coefficient and loss_type "dft" of nll, of a function that
-            returns the loss. "transforms": logits that
-            are scaled, capped and divided before the softmax, by ``batch.logit_scale``,
-            ``batch.logit_softcap`` (0: none) and ``batch.temperature``; gradients are of the
-            inputs. "sequence_temperatures", beside "transforms": rows are divided by
-            ``batch.temperatures`` of their sequence as well. "teacher": the divergence from
-            ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
-            returns the loss; they are divided by the same temperatures. "teacher_hidden": the same
-            from ``batch.teacher_hidden`` and ``batch.teacher_weight``, whose product the teacher's
-            logits are. "bias": the bias of the LM
-            head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
-            "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
-            ``batch`` names. "sampling_mask": the softmax over the ids of ``batch.sampling_mask``
-            alone, with ``batch.filtered_targets``. "values": cases of a head without a vocabulary
-            (``problem.head``), of a function that returns the loss: in the place of logits it is
-            given values [T_c, 1], in that of the LM head's weight the same weight [1, H] on every
-            TP rank.
+        takes: words of what the function makes itself, of which it is given no case otherwise:
+            "terms", "transforms", "teacher", ... The table in docs/check_your_own_loss.md has their
+            meaning, the attributes of ``batch`` that they are made from, and what each needs beside
+            it; ``conventions.json`` is its source.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

@@ -57,7 +57,7 @@ std::set<std::string> judged_names() {
       return true;
     });
   }
-  for (const InvariantEntry& entry : kInvariants) names.insert(entry.name);
+  for (const InvariantEntry& entry : invariants()) names.insert(entry.name);
   names.insert(kComparedCostNames.begin(), kComparedCostNames.end());
   return names;
 }

@@ -123,7 +123,7 @@ void list_layouts() {
 }
 
 void list_invariants() {
-  for (const InvariantEntry& entry : kInvariants) {
+  for (const InvariantEntry& entry : invariants()) {
     print_entry(fmt::format("{:<34}", entry.name), entry.condition);
   }
 }

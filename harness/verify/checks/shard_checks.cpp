@@ -168,7 +168,7 @@ class GradientComparison {
     double magnitude = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
       const Column column = compare_plainly(row, v, sums);
-      sums.values -= row.grad.terms[RowTerm::logsumexp].value * column.p;
+      sums.values -= row.gradient.row_sum() * column.p;
       sums.bounds += row.bound.row_sum_objective(column.p);
       magnitude += std::abs(column.truth.want);
     }
