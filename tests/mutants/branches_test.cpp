@@ -113,7 +113,7 @@ TEST(Grids, HaveStagesTogetherWithDpRanksAndMicrobatches) {
 }
 
 /// Selections of tokens stand in suite layouts, of which they are independent.
-TEST(Branches, OfSelectionsAreReachedInLayouts) {
+TEST(Branches, SelectionsReachTheirsInLayouts) {
   const std::map<std::string, double> largest =
       largest_shares(read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json"));
   for (const char* branch :

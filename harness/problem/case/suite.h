@@ -54,14 +54,14 @@ struct Suite {
   Backend backend = Backend::cpu;  // value of --backend, not of the file
 };
 
-/// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..],
-/// "implementations": [..], "cases": [{...}]}, optional "skips" (stated_skip.h), optional "timing":
-/// {"baseline": one of the implementations, and optional "cache": ["hot", "cold"], "min_samples",
-/// "max_seconds", "target_stderr"}. Optional "parts": a folder beside the file; every cases.json in
-/// and below it, {"suite": 1, "joins": name of a suite beside this one, "cases", optional "skips"},
-/// adds its cases and skips to the suite that it joins, in the order of paths. Throws bad_input that names the file, the line (for malformed
-/// JSON) or the entry and key. A case without a name is named by its text; names and grids are
-/// unique.
+/// Reads a suite file: {"suite": 1, "name", "summary", "grids": ["tp1cp2", ..], "implementations":
+/// [..], "cases": [{...}]}, optional "skips" (stated_skip.h), optional "timing": {"baseline": one
+/// of the implementations, and optional "cache": ["hot", "cold"], "min_samples", "max_seconds",
+/// "target_stderr"}. Optional "parts": a folder beside the file; every cases.json in and below it,
+/// {"suite": 1, "joins": name of a suite beside this one, "cases", optional "skips"}, adds its
+/// cases and skips to the suite that it joins, in the order of paths. Throws bad_input that names
+/// the file, the line (for malformed JSON) or the entry and key. A case without a name is named by
+/// its text; names and grids are unique.
 Suite read_suite(const std::string& path);
 
 /// Returns the folder of the suites: LOSSGRID_CASES_DIR, else the folder that came with the
