@@ -286,7 +286,8 @@ bool has_named_check(const std::vector<std::string>& failed, const std::string& 
   const std::vector<std::string> named = alternatives(checks);
   return std::any_of(failed.begin(), failed.end(), [&](const std::string& one) {
     return std::any_of(named.begin(), named.end(), [&](const std::string& check) {
-      return one == check || one.starts_with(check + ": ") || one.starts_with(check + ".");
+      if (check.ends_with('*')) return one.starts_with(check.substr(0, check.size() - 1));
+      return one == check || one.starts_with(check + ": ");
     });
   });
 }

@@ -102,14 +102,14 @@ void register_misread(const std::string& kind, const std::string& option, const 
                       const char* what, Misreading misreading) {
   RegisteredMutant({
       .name = fmt::format("{}_{}_{}", kind, option, mistake),
-      .what = fmt::format("{}: {} {}", kind, option, what),
+      .what = what,
       .strategy = "fused",
       .objective = [kind, option,
                     misreading](const ObjectiveSpec& spec) -> std::unique_ptr<Objective> {
         const std::optional<OptionDescription> given = described(spec, kind, option);
         return given ? misreading(spec, *given) : nullptr;
       },
-      .rejected_by = "loss or grad_logits or metric",
+      .rejected_by = "loss or grad_logits or metric.*",
   });
 }
 
@@ -117,9 +117,10 @@ void register_option_mutants() {
   for (const ObjectiveEntry* entry : objectives()) {
     for (const OptionDescription& option : entry->document()) {
       if (option.name == "prompt_group_size") continue;  // the harness makes the batch by it
-      register_misread(entry->kind, option.name, "ignored", "is ignored", ignoring);
+      register_misread(entry->kind, option.name, "ignored", "the option is ignored", ignoring);
       if (!is_enumeration(option) || option.choices.size() < 3) continue;
-      register_misread(entry->kind, option.name, "next", "is read as its next value", with_next);
+      register_misread(entry->kind, option.name, "next", "the option is read as its next value",
+                       with_next);
     }
   }
 }

@@ -146,6 +146,9 @@ TEST(Mutation, ANameIsThatOfACheckOrOfAStatus) {
   EXPECT_TRUE(has_named_check({"loss"}, ""));
   EXPECT_FALSE(has_named_check({"loss", "metric.loss"}, "metric"));
   EXPECT_FALSE(has_named_check({"grad_logits_bias"}, "grad_logits"));
+  EXPECT_TRUE(has_named_check({"grad_logits"}, "loss or grad_logits"));
+  EXPECT_TRUE(has_named_check({"metric.loss"}, "loss or metric.*"));
+  EXPECT_FALSE(has_named_check({"grad_logits"}, "loss or metric.*"));
 }
 
 TEST(Mutation, BitsOverPackingsAreComparedForTheUnchangedOneToo) {
