@@ -11,9 +11,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from lossgrid.collectives import backend
 from lossgrid.errors import BadInput, ProtocolError
 from lossgrid.problem import Grid
+from lossgrid.shared_group.choice import backend
 
 _NAMES_GROUPS = "group_desc" in inspect.signature(dist.new_group).parameters
 

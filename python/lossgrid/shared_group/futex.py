@@ -26,8 +26,8 @@ def available() -> bool:
 
 
 class Words:
-    """The first ``count`` 32-bit words of a mapping. Each word but the last has one writer; the last
-    one belongs to futex calls that need a word on which nobody sleeps."""
+    """The first ``count`` 32-bit words of a mapping. Each word but the last has one writer; the
+    last one belongs to futex calls that need a word on which nobody sleeps."""
 
     def __init__(self, memory: mmap.mmap, count: int) -> None:
         self.values = memoryview(memory)[:count * _WORD_BYTES].cast("I")

@@ -73,7 +73,7 @@ class Members:
         return time.monotonic() + self.timeout.total_seconds()
 
     def check(self, end: float, missing: Sequence[int], doing: str) -> None:
-        """Raises an error if one of the ``missing`` has ended or the deadline ``end`` has passed."""
+        """Raises an error if one of the ``missing`` has ended, or the deadline ``end`` passed."""
         for member in missing:
             segment = self.segments[member]
             if isinstance(segment, PeerSegment) and not segment.is_alive():

@@ -9,9 +9,11 @@ import torch
 import torch.distributed as dist
 
 from lossgrid.shared_group.errors import CollectiveMismatch
+from lossgrid.shared_group.forms import (counts_of, listed, parts_of, require_form, rows_for,
+                                         written_parts_of)
 from lossgrid.shared_group.mail import Mail
 from lossgrid.shared_group.members import Members
-from lossgrid.shared_group.reductions import reduce_in_order, require_reducible, word
+from lossgrid.shared_group.reductions import reduce_into, require_reducible, word
 from lossgrid.shared_group.registration import NAME
 from lossgrid.shared_group.rendezvous import Rendezvous, bytes_for, nbytes, unseen
 from lossgrid.shared_group.signature import dtype_name, signature
@@ -127,24 +129,13 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _world_rank(self, rank: int) -> int:
         return self._ranks[rank]
 
-    @staticmethod
-    def _reduce_into(output: Tensor, values: Sequence[Tensor], reduce: str) -> None:
-        if output.numel() == 0:
-            return
-        if output.is_cuda:
-            reduced = torch.empty(output.shape, dtype=output.dtype, pin_memory=True, device="cpu")
-            reduce_in_order(values, reduce, reduced)
-            output.copy_(reduced)
-        else:
-            reduce_in_order(values, reduce, output)
-
     # Reductions.
 
     def allreduce(self, tensors: Any, opts: Any = None) -> SharedWork:
-        return self._all_reduce("all_reduce", _listed(tensors), opts or dist.AllreduceOptions())
+        return self._all_reduce("all_reduce", listed(tensors), opts or dist.AllreduceOptions())
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> SharedWork:
-        return self._all_reduce("all_reduce_coalesced", _listed(tensors),
+        return self._all_reduce("all_reduce_coalesced", listed(tensors),
                                 opts or dist.AllreduceCoalescedOptions())
 
     def _all_reduce(self, op: str, tensors: List[Tensor], opts: Any) -> SharedWork:
@@ -155,25 +146,25 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
         def write(offsets: List[int]) -> None:
             skipped = 0
             for tensor in tensors:
-                self._reduce_into(tensor, self._views(offsets, tensor, skipped), reduce)
+                reduce_into(tensor, self._views(offsets, tensor, skipped), reduce)
                 skipped += nbytes(tensor)
 
         return self._call(_signature(op, tensors, reduce), tensors, tensors, write)
 
     def reduce(self, tensors: Any, opts: Any) -> SharedWork:
-        (tensor,) = _listed(tensors)
+        (tensor,) = listed(tensors)
         reduce, root = word(opts.reduceOp), opts.rootRank
         require_reducible(reduce, tensor.dtype)
 
         def write(offsets: List[int]) -> None:
-            self._reduce_into(tensor, self._views(offsets, tensor), reduce)
+            reduce_into(tensor, self._views(offsets, tensor), reduce)
 
         return self._call(_signature("reduce", [tensor], reduce, self._world_rank(root)), [tensor],
                           [tensor], write if root == self._rank else None)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> SharedWork:
         opts = opts or dist.ReduceScatterOptions()
-        (output,), (given,) = _listed(outputs), inputs
+        (output,), (given,) = listed(outputs), inputs
         return self._reduce_scatter("reduce_scatter", [output], [given], opts)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SharedWork:
@@ -184,7 +175,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
     def reduce_scatter_single_coalesced(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor],
                                         opts: Any = None) -> SharedWork:
         opts = opts or dist.ReduceScatterOptions()
-        parts = [self._parts(one, output, "reduce_scatter", "input")
+        parts = [parts_of(one, output, self._size, "the input of reduce_scatter")
                  for one, output in zip(inputs, outputs)]
         return self._reduce_scatter("reduce_scatter", outputs, parts, opts)
 
@@ -195,16 +186,16 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
         reduce = word(opts.reduceOp)
         for output, parts in zip(outputs, inputs):
             require_reducible(reduce, output.dtype)
-            self._require_form(op, parts[self._rank], output)
+            require_form(op, parts[self._rank], output)
         payload = [part for parts in inputs for part in parts]
-        counts = [count for parts in inputs for count in _counts(parts)]
+        counts = [count for parts in inputs for count in counts_of(parts)]
 
         def write(offsets: List[int]) -> None:
             skipped = 0
             for output, parts in zip(outputs, inputs):
                 sizes = [nbytes(part) for part in parts]
-                self._reduce_into(output, self._views(offsets, output, skipped +
-                                                      sum(sizes[:self._rank])), reduce)
+                before = skipped + sum(sizes[:self._rank])
+                reduce_into(output, self._views(offsets, output, before), reduce)
                 skipped += sum(sizes)
 
         return self._call(signature(op, payload[0].dtype, tuple(counts), reduce), payload, outputs,
@@ -213,7 +204,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
     # Gathers.
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> SharedWork:
-        (given,) = _listed(inputs)
+        (given,) = listed(inputs)
         (wanted,) = outputs
         return self._all_gather([wanted], [given])
 
@@ -228,8 +219,9 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def all_gather_single_coalesced(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor],
                                     opts: Any = None) -> SharedWork:
-        return self._all_gather([self._parts(output, one, "all_gather", "output")
-                                 for output, one in zip(outputs, inputs)], inputs)
+        parts = [written_parts_of(output, one, self._size, "the output of all_gather")
+                 for output, one in zip(outputs, inputs)]
+        return self._all_gather(parts, inputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -239,7 +231,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
             if len(wanted) != self._size:
                 raise RuntimeError(f"all_gather of {self._size} ranks into {len(wanted)} tensors")
             for one in wanted:
-                self._require_form("all_gather", given, one)
+                require_form("all_gather", given, one)
 
         def write(offsets: List[int]) -> None:
             skipped = 0
@@ -252,13 +244,14 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                           [one for wanted in outputs for one in wanted], write)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> SharedWork:
-        (given,), root = _listed(inputs), opts.rootRank
+        (given,), root = listed(inputs), opts.rootRank
         wanted = list(outputs[0]) if self._rank == root else []
         return self._gather(wanted, given, root)
 
     def gather_single(self, output: Tensor, given: Tensor, opts: Any) -> SharedWork:
         root = opts.rootRank
-        wanted = self._parts(output, given, "gather", "output") if self._rank == root else []
+        wanted = (written_parts_of(output, given, self._size, "the output of gather")
+                  if self._rank == root else [])
         return self._gather(wanted, given, root)
 
     gather_into_tensor = gather_single
@@ -267,7 +260,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
         if self._rank == root and len(wanted) != self._size:
             raise RuntimeError(f"gather of {self._size} ranks into {len(wanted)} tensors")
         for one in wanted:
-            self._require_form("gather", given, one)
+            require_form("gather", given, one)
 
         def write(offsets: List[int]) -> None:
             for member, one in enumerate(wanted):
@@ -279,7 +272,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
     # Copies from one rank, and between all.
 
     def broadcast(self, tensors: Any, opts: Any) -> SharedWork:
-        (tensor,), root = _listed(tensors), opts.rootRank
+        (tensor,), root = listed(tensors), opts.rootRank
         is_root = root == self._rank
 
         def write(offsets: List[int]) -> None:
@@ -289,12 +282,12 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                           [tensor] if is_root else [], [tensor], None if is_root else write)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> SharedWork:
-        (output,), root = _listed(outputs), opts.rootRank
+        (output,), root = listed(outputs), opts.rootRank
         payload = list(inputs[0]) if self._rank == root else []
         if self._rank == root and len(payload) != self._size:
             raise RuntimeError(f"scatter of {len(payload)} tensors to {self._size} ranks")
         for one in payload:
-            self._require_form("scatter", one, output)
+            require_form("scatter", one, output)
 
         def write(offsets: List[int]) -> None:
             output.copy_(self._view(offsets, root, output, self._rank * nbytes(output)))
@@ -311,24 +304,10 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def all_to_all_single(self, output: Tensor, given: Tensor, output_sizes: Sequence[int],
                           input_sizes: Sequence[int], opts: Any = None) -> SharedWork:
-        return self._all_to_all(self._rows(output, output_sizes, "output"),
-                                self._rows(given, input_sizes, "input"))
+        return self._all_to_all(rows_for(output, output_sizes, self._size, "output"),
+                                rows_for(given, input_sizes, self._size, "input"))
 
     alltoall_base = all_to_all_single
-
-    def _rows(self, tensor: Tensor, sizes: Optional[Sequence[int]], which: str) -> List[Tensor]:
-        """Returns the part of ``tensor`` for each rank."""
-        rows = tensor.shape[0] if tensor.dim() else 1
-        if not sizes:
-            if rows % self._size:
-                raise RuntimeError(f"all_to_all: {rows} rows of the {which} are not divisible by "
-                                   f"{self._size} ranks")
-            sizes = [rows // self._size] * self._size
-        if sum(sizes) != rows or len(sizes) != self._size:
-            raise RuntimeError(f"all_to_all: sizes {list(sizes)} of the {which} are not {rows} rows "
-                               f"for {self._size} ranks")
-        with unseen():
-            return list(torch.split(tensor, list(sizes)))
 
     def _all_to_all(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> SharedWork:
         # A member reads how much each of the others sends, and wants, in front of its payload.
@@ -365,17 +344,17 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
         self.barrier().wait()
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> SharedWork:
-        (tensor,) = _listed(tensors)
+        (tensor,) = listed(tensors)
         self._mail.send(tensor, to, tag)
         return self._noted(DoneWork([tensor]))
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> SharedWork:
-        (tensor,) = _listed(tensors)
+        (tensor,) = listed(tensors)
         return self._noted(SharedWork(self._mail, self._mail.receive(tensor, source, tag),
                                       [tensor]))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> SharedWork:
-        (tensor,) = _listed(tensors)
+        (tensor,) = listed(tensors)
         return self._noted(SharedWork(self._mail, self._mail.receive(tensor, None, tag), [tensor]))
 
     # Coalescing: calls in between are posted at once, and have one handle.
@@ -391,34 +370,6 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
     def _end_coalescing(self, _: Any = None) -> SharedWork:
         works, self._coalesced = self._coalesced or [], None
         return JointWork(works)
-
-    # Forms of tensors.
-
-    def _parts(self, whole: Tensor, part: Tensor, op: str, which: str) -> List[Tensor]:
-        """Returns the part of ``whole`` for each rank, of the form of ``part``."""
-        if whole.numel() != self._size * part.numel():
-            raise RuntimeError(f"{op}: the {which} has {whole.numel()} elements, wanted {self._size} "
-                               f"times {part.numel()}")
-        if which == "output" and not whole.is_contiguous():
-            raise RuntimeError(f"{op}: the output is not contiguous")
-        with unseen():
-            return list(whole.reshape((self._size,) + tuple(part.shape)).unbind(0))
-
-    @staticmethod
-    def _require_form(op: str, given: Tensor, wanted: Tensor) -> None:
-        if given.dtype != wanted.dtype or given.numel() != wanted.numel():
-            raise RuntimeError(f"{op} of {given.numel()} {given.dtype} into {wanted.numel()} "
-                               f"{wanted.dtype}")
-
-
-def _listed(tensors: Any) -> List[Tensor]:
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-
-
-def _counts(parts: Sequence[Tensor]) -> List[int]:
-    """Returns the elements of equal parts together, or those of each."""
-    counts = [part.numel() for part in parts]
-    return [sum(counts)] if len(set(counts)) == 1 else counts
 
 
 def _signature(op: str, tensors: Sequence[Tensor], reduce: str = "",

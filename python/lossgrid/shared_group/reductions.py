@@ -70,7 +70,7 @@ def require_reducible(reduce: str, dtype: torch.dtype) -> None:
 
 
 def reduce_in_order(values: Sequence[Tensor], reduce: str, out: Tensor) -> None:
-    """Writes the reduction of ``values``, first to last, to ``out``, which overlaps none of them."""
+    """Writes the reduction of ``values``, first to last, to ``out``, which overlaps none."""
     if len(values) == 1:
         out.copy_(values[0])
         return
@@ -83,3 +83,15 @@ def reduce_in_order(values: Sequence[Tensor], reduce: str, out: Tensor) -> None:
         pair(out, value, out=out)
     if reduce == "avg":
         out.div_(len(values))
+
+
+def reduce_into(output: Tensor, values: Sequence[Tensor], reduce: str) -> None:
+    """Writes the reduction of ``values``, which lie on the processor, to a tensor of any device."""
+    if output.numel() == 0:
+        return
+    if output.is_cuda:
+        reduced = torch.empty(output.shape, dtype=output.dtype, pin_memory=True, device="cpu")
+        reduce_in_order(values, reduce, reduced)
+        output.copy_(reduced)
+    else:
+        reduce_in_order(values, reduce, output)

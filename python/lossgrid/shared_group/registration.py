@@ -16,7 +16,8 @@ OLDEST_TORCH = "2.6"
 
 def available() -> bool:
     """Returns true if ``register`` works on this system and with this torch."""
-    return _numbers(torch.__version__) >= _numbers(OLDEST_TORCH) and futex.available() and hasattr(os, "memfd_create")
+    return _numbers(torch.__version__) >= _numbers(OLDEST_TORCH) and futex.available() and \
+        hasattr(os, "memfd_create")
 
 
 def _numbers(version: str) -> Tuple[int, ...]:
