@@ -6,6 +6,7 @@ import os
 import signal
 import time
 import unittest
+from datetime import timedelta
 from typing import Any, Callable, List
 
 import torch
@@ -61,6 +62,13 @@ def made_another_call_before(rank: int) -> None:
     dist.all_reduce(torch.ones(4))
     if rank == 0:
         dist.barrier()
+    else:
+        time.sleep(3)
+
+
+def one_makes_no_group(rank: int) -> None:
+    if rank == 0:
+        dist.new_group([0, 1], timeout=timedelta(seconds=1))
     else:
         time.sleep(3)
 
@@ -133,6 +141,10 @@ class Missing(unittest.TestCase):
         self.assertEqual(type(error).__name__, "CollectiveTimeout")
         self.assertEqual(str(error), "rank 0 waited 1 s for rank 1, 2 in call #1 of 'world', "
                          "all_reduce sum of 1 f32; rank 1 has made 0 calls; rank 2 has made 0 calls")
+
+    def test_a_group_that_one_member_does_not_make(self) -> None:
+        error = ranks.run(2, one_makes_no_group)[0]
+        self.assertEqual(str(error), "rank 1 did not join ranks 0, 1 within 1 s")
 
     def test_the_call_before_is_named(self) -> None:
         error = ranks.run(2, made_another_call_before, timeout_s=1)[0]

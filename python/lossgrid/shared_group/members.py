@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any, Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, List, Sequence, Union
 
 from lossgrid.shared_group.errors import CollectiveTimeout, MemberEnded
 from lossgrid.shared_group.layout import POSTED, Layout
@@ -28,28 +28,25 @@ class Members:
         self.name = name
         self.layout = Layout(self.size)
         self.own = OwnSegment(self.layout)
-        self._store = store
-        self._segments: Optional[List[Union[OwnSegment, PeerSegment]]] = None
         self._last = 0  # the member that came last to the latest call
         self._next_look = 0.0  # at the processes of members
         store.set(f"segment/{rank}", self.own.address())
+        # Opened now: a member may end as soon as all others have made the calls that it made.
+        self.segments: List[Union[OwnSegment, PeerSegment]] = [
+            self.own if member == rank else PeerSegment(self.layout, address)
+            for member, address in enumerate(self._addresses(store))]
 
-    @property
-    def segments(self) -> List[Union[OwnSegment, PeerSegment]]:
-        """Returns the segments of all members, in the order of their ranks."""
-        if self._segments is None:
-            self._segments = [self.own if member == self.rank else self._open(member)
-                              for member in range(self.size)]
-        return self._segments
-
-    def _open(self, member: int) -> PeerSegment:
-        key = f"segment/{member}"
+    def _addresses(self, store: Any) -> List[str]:
+        """Returns where the segments of all members are, in the order of their ranks."""
+        keys = [f"segment/{member}" for member in range(self.size)]
         try:
-            self._store.wait([key], self.timeout)
+            store.wait(keys, self.timeout)
         except RuntimeError:
-            raise CollectiveTimeout(f"rank {self.ranks[member]} did not join the group "
-                                    f"{self.name()} within {_seconds(self.timeout)}") from None
-        return PeerSegment(self.layout, self._store.get(key).decode())
+            missing = ", ".join(str(self.ranks[member]) for member, key in enumerate(keys)
+                                if not store.check([key]))
+            raise CollectiveTimeout(f"rank {missing} did not join {self.name()} within "
+                                    f"{_seconds(self.timeout)}") from None
+        return [address.decode() for address in store.multi_get(keys)]
 
     def wait_for_call(self, number: int, doing: bytes) -> None:
         """Waits until every member has posted call ``number``; ``doing`` is the own call."""
