@@ -17,9 +17,8 @@ from lossgrid import shared_group
 
 def run(size: int, function: Callable[..., Any], *arguments: Any, backend: str = "shared",
         timeout_s: float = 60) -> List[Any]:
-    """Returns what ``function(rank, *arguments)`` returns on each of ``size`` ranks that have joined
-    a world; an exception instead of a result where it raised one, None where its process was
-    killed."""
+    """Returns the results of ``function(rank, *arguments)`` on ``size`` ranks that have joined a
+    world; the exception where it raised one, None where its process was killed."""
     torch.set_num_threads(1)
     shared_group.register()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives as methods of a class of process groups: of all groups for torch whose operators do not
-name their groups, and of groups that are written in Python and make no operators."""
+"""Collectives as methods of a class of process groups: of all groups for torch whose operators do
+not name their groups, and of groups that are written in Python and make no operators."""
 from __future__ import annotations
 
 from contextlib import contextmanager

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ordered calls of a group: posted at once, compared and read when every member has posted.
 
-A post blocks nobody: it copies the payload into the own segment. A call is complete when all members
-have posted it, so it needs nobody's wait but the own one. Calls of a group complete in their order:
-who waits for a call completes those before it.
+A post blocks nobody: it copies the payload into the own segment. A call is complete when all
+members have posted it, so it needs nobody's wait but the own one. Calls of a group complete in
+their order: a wait for a call completes those before it.
 """
 from __future__ import annotations
 
