@@ -26,20 +26,26 @@ def waits_in_another_order(rank: int) -> List[float]:
 
 
 def never_waits(rank: int) -> List[float]:
-    """Rank 0 waits for no handle: others go on, and its next call completes those before it."""
-    tensor, later = filled(rank), filled(1)
+    """Rank 0 does not wait for its first handle: others go on, and so does its next call. The
+    outputs of the first call are written by its own wait alone."""
+    tensor, later = filled(rank + 3), filled(1)
     work = dist.all_reduce(tensor, async_op=True)
     if rank == 1:
         work.wait()
     dist.all_reduce(later)
-    return [float(tensor[0]), float(later[0])]
+    before = float(tensor[0])
+    work.wait()
+    return [before, float(tensor[0]), float(later[0])]
 
 
 def many_without_wait(rank: int) -> float:
     tensors = [filled(i) for i in range(1200)]  # more than there are records
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     works[-1].wait()
-    return float(sum(tensor[0] for tensor in tensors))
+    last = float(tensors[-1][0])
+    for work in works:
+        work.wait()
+    return last + float(sum(tensor[0] for tensor in tensors))
 
 
 def polls(rank: int) -> List[Any]:
@@ -63,15 +69,13 @@ def futures(rank: int) -> List[Any]:
     return [then.wait(), float(tensor[0])]
 
 
-def changed_after_post(rank: int) -> float:
-    """A payload is copied when the call is made."""
+def changed_after_post(rank: int) -> str:
     tensor = filled(rank + 1)
-    other = torch.empty(4)
-    outputs = [torch.empty(4), other]
-    work = dist.all_gather(outputs, tensor, async_op=True)
-    tensor.zero_()
+    work = dist.all_gather([torch.empty(4), torch.empty(4)], tensor, async_op=True)
+    if rank == 0:
+        tensor.zero_()
     work.wait()
-    return float(other[0])
+    return "complete"
 
 
 def ring(rank: int) -> List[Any]:
@@ -181,10 +185,10 @@ class Handles(unittest.TestCase):
         self.assertEqual(ranks.run(2, waits_in_another_order), [[1, 21, 41, 61]] * 2)
 
     def test_a_handle_that_nobody_waits_for_blocks_nobody(self) -> None:
-        self.assertEqual(ranks.run(2, never_waits), [[1, 2]] * 2)
+        self.assertEqual(ranks.run(2, never_waits), [[3, 7, 2], [7, 7, 2]])
 
     def test_more_calls_than_records(self) -> None:
-        self.assertEqual(ranks.run(2, many_without_wait), [2 * 1199 * 600] * 2)
+        self.assertEqual(ranks.run(2, many_without_wait), [2 * 1199 + 2 * 1199 * 600] * 2)
 
     def test_polls(self) -> None:
         first, second = ranks.run(2, polls)
@@ -195,7 +199,9 @@ class Handles(unittest.TestCase):
         self.assertEqual(ranks.run(2, futures), [[2, 1]] * 2)
 
     def test_a_payload_that_changes_behind_the_call(self) -> None:
-        self.assertEqual(ranks.run(2, changed_after_post), [2, 2])
+        first, second = ranks.run(2, changed_after_post)
+        self.assertRegex(str(first), "an input of all_gather of 4 f32 of 'world' was changed before")
+        self.assertEqual(second, "complete")
 
     def test_autograd_does_not_see_what_a_collective_writes(self) -> None:
         self.assertEqual(ranks.run(2, needs_gradient), [[[2] * 3, [2] * 3, 0]] * 2)

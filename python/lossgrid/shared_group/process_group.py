@@ -109,7 +109,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def _call(self, encoded: bytes, payload: Sequence[Tensor], results: Sequence[Tensor],
               write: Optional[Write]) -> SharedWork:
-        call = self._rendezvous.post(encoded, payload, write)
+        call = self._rendezvous.post(encoded, payload, results, write)
         work = SharedWork(self._rendezvous, call, results)
         if self._coalesced is not None:
             self._coalesced.append(work)

@@ -3,7 +3,10 @@
 
 A post blocks nobody: it copies the payload into the own segment. A call is complete when all
 members have posted it, so it needs nobody's wait but the own one. Calls of a group complete in
-their order: a wait for a call completes those before it.
+their order: a wait for a call completes those before it. Their outputs, however, are written by
+their own wait: code that forgets one reads what stood there before, on every run, where other
+backends give it the right numbers most of the time. For the same reason a payload that was changed
+before its call is complete is an error.
 """
 from __future__ import annotations
 
@@ -42,13 +45,22 @@ def nbytes(tensor: torch.Tensor) -> int:
     return bytes_for(tensor.numel(), tensor.dtype)
 
 
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the bytes, in which a NaN is equal to itself."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+
+
 class Call:
     """One posted call."""
 
-    def __init__(self, number: int, signature: bytes, read: Optional[Read]) -> None:
+    def __init__(self, number: int, signature: bytes, payload: Sequence[torch.Tensor],
+                 results: Sequence[torch.Tensor], read: Optional[Read]) -> None:
         self.number = number
         self.signature = signature
+        self.payload = payload
+        self.results = results
         self.read = read  # None: there is nothing to read
+        self.late: List[torch.Tensor] = []  # what the own wait writes into the results
         self.done = False
         self.error: Optional[BaseException] = None
 
@@ -67,8 +79,8 @@ class Rendezvous:
         self.posted = 0
 
     def post(self, signature: bytes, payload: Sequence[torch.Tensor],
-             read: Optional[Read]) -> Call:
-        """Posts a call; ``read`` writes its outputs when all members have posted it."""
+             results: Sequence[torch.Tensor], read: Optional[Read]) -> Call:
+        """Posts a call; ``read`` writes ``results`` when all members have posted it."""
         with self.posting:
             number = self.posted + 1
             if self._used or number > CALLS:
@@ -76,7 +88,7 @@ class Rendezvous:
             with unseen():
                 offset = self._put(number, payload) if payload else 0
             self._own.write(self._members.layout.call(number), offset, 0, signature)
-            call = Call(number, signature, read)
+            call = Call(number, signature, payload, results, read)
             self._pending.append(call)
             self.posted = number
             self._own.words.add_one(POSTED)
@@ -127,29 +139,49 @@ class Rendezvous:
 
     def complete(self, call: Call) -> None:
         """Waits for all members, and completes the call and those before it."""
-        if not call.done:
+        if not call.done or call.late:
             with self._completing:
                 while not call.done:
-                    self._complete_first()
+                    self._complete_first(call)
+                with unseen():
+                    for result, late in zip(call.results, call.late):
+                        result.copy_(late)
+                call.late, call.results = [], []
         if call.error is not None:
             raise call.error
 
-    def _complete_first(self) -> None:
+    def _complete_first(self, awaited: Call) -> None:
         call = self._pending[0]
         members = self._members
         members.wait_for_call(call.number, call.signature)
         try:
             self._compare(call)
-            if call.read is not None:
-                record = members.layout.call(call.number)
-                with unseen():
+            record = members.layout.call(call.number)
+            with unseen():
+                self._require_unchanged(call, self._own.payload(record))
+                if call.read is not None:
+                    before = [] if call is awaited else [one.clone() for one in call.results]
                     call.read([segment.payload(record) for segment in members.segments])
+                    for result, old in zip(call.results, before):
+                        call.late.append(result.clone())
+                        result.copy_(old)
         except Exception as error:
             call.error = error
         self._pending.popleft()
         self._own.values[FINISHED] = call.number
-        call.read = None  # it holds tensors
+        call.read, call.payload = None, []  # they hold tensors
         call.done = True
+
+    def _require_unchanged(self, call: Call, at: int) -> None:
+        """Raises RuntimeError where a tensor no longer has the bits that were posted."""
+        for tensor in call.payload:
+            if tensor.numel() > 0:
+                posted = self._own.view(at, tensor.dtype, tensor.shape)
+                if not torch.equal(_bits(posted), _bits(tensor)):
+                    raise RuntimeError(f"an input of {decoded(call.signature)} of "
+                                       f"{self._members.name()} was changed before the call was "
+                                       "complete: its handle was not waited for")
+            at += nbytes(tensor)
 
     def _compare(self, call: Call) -> None:
         """Raises CollectiveMismatch unless all members made the same call."""
