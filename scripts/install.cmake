@@ -4,7 +4,8 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS lossgrid RUNTIME DESTINATION bin)
-install(DIRECTORY cases/ DESTINATION share/lossgrid/cases)
+install(DIRECTORY cases/ DESTINATION share/lossgrid/cases PATTERN objectives EXCLUDE)
+install(DIRECTORY impls/objectives DESTINATION share/lossgrid/cases FILES_MATCHING PATTERN cases.json)
 install(DIRECTORY python/lossgrid DESTINATION share/lossgrid/python FILES_MATCHING PATTERN "*.py" PATTERN "conventions.json"
                                                                     PATTERN "py.typed")
 install(DIRECTORY impls/frameworks/ DESTINATION share/lossgrid/frameworks

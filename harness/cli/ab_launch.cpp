@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-/// A temporary folder, removed with its contents.
+/// Temporary folder, removed with its contents.
 class LaunchFolder {
  public:
   LaunchFolder() : path_((fs::temp_directory_path() / "lossgrid_ab_XXXXXX").string()) {
@@ -35,7 +35,7 @@ class LaunchFolder {
   std::string path_;
 };
 
-/// Returns the deadline of a process that does not come to the deadlines of `bench` itself.
+/// Returns the deadline of the process, for the case that `bench` does not reach its own deadlines.
 milliseconds launch_deadline(const AbLaunchRequest& request) {
   constexpr double kIterations = 20;
   constexpr double kStart_s = 60;
@@ -50,7 +50,7 @@ TimingRecord nothing_found(TimingStatus status, std::string reason) {
   return record;
 }
 
-/// Starts `command` and returns its end, nullopt if that is not within `limit`.
+/// Starts `command` and returns its end; nullopt if it does not end within `limit`.
 std::optional<ProcessEnd> wait_for_end(const std::vector<std::string>& command,
                                        milliseconds limit) {
   constexpr milliseconds kPoll{100};
@@ -90,7 +90,7 @@ std::vector<std::string> ab_command(const AbLaunchRequest& request, const AbProc
       "--min-samples",
       std::to_string(request.pairs + kAbWarmUpRounds),
       "--target-stderr",
-      "1",  // as many samples in every launch
+      "1",  // the same number of samples in every launch
       "--max-seconds",
       format_number(request.max_seconds),
       "--timeout",

@@ -58,8 +58,8 @@ constexpr const char* kFooter =
     "Try: lossgrid run --suite smoke";
 // clang-format on
 
-/// Prints an error and returns its exit code. `own`: an error of this process alone, and not of all
-/// that a launcher started.
+/// Prints an error and returns its exit code. `own` is true for an error of this process alone,
+/// false for an error of all processes that a launcher started.
 int print_error(const std::string& message, ExitCode code, bool own = false) {
   if (is_printing_process()) {
     print_message(message);
@@ -120,19 +120,19 @@ void leave_at_once(ExitCode code) {
 
 namespace {
 
-/// Runs `action` and prints its error: one that all processes of a run have in the process that
-/// prints, one of a single process (no memory left) in that process.
+/// Runs `action` and prints its error. An error of all processes of a run is printed by the
+/// printing process only; an error of a single process (no memory left) by that process.
 int run_action(const CLI::App& app, const Action& action) {
   const bool on_all_processes = app.got_subcommand("run") || app.got_subcommand("bench") ||
                                 app.got_subcommand("replay") || app.got_subcommand("calibrate");
   if (!on_all_processes && !is_printing_process()) return 0;
   try {
     const ExitCode code = action();
-    flush_output();  // the end of a session would flush it too, and hide that it failed
+    flush_output();  // the end of a session would flush too, and hide a failure
     return end_session(static_cast<int>(code));
   } catch (const Error& error) {
     const ExitCode code = exit_code(error.code());
-    // Not io: only one process writes, and the others would wait for it.
+    // Without io, because only one process writes and the others would wait for it.
     const bool of_all = error.code() == ErrorCode::usage || error.code() == ErrorCode::bad_input;
     const int printed = print_error(error.what(), code, !of_all);
     return of_all ? end_session(printed) : printed;

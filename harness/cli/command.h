@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of the executable. Each file in commands/ adds one to the parser and runs it if
-// it is chosen. Beside them stand functions that several commands share.
+// Subcommands of the executable, and functions that several of them share. Each file in commands/
+// adds one subcommand to the parser and runs it if it is chosen.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class App;
 
 namespace lossgrid {
 
-/// The work of the chosen subcommand; returns the exit code.
+/// Function that does the work of the chosen subcommand and returns the exit code.
 using Action = std::function<ExitCode()>;
 
 void add_run_command(CLI::App& app, Action& action);
@@ -39,10 +39,10 @@ void add_list_command(CLI::App& app, Action& action);
 void add_completion_command(CLI::App& app, Action& action);
 void add_help_command(CLI::App& app, Action& action);
 
-/// Returns the names that `lossgrid list` takes.
+/// Returns the kinds that `lossgrid list` accepts.
 std::vector<std::string> listable_kinds();
 
-/// Throws usage with the nearest command if `app` has none of that name.
+/// Throws usage with the nearest command if `app` has no command `name`.
 void require_known_command(const CLI::App& app, const std::string& name);
 
 /// Parses the command line, runs the subcommand, and prints errors as one line on stderr.
@@ -63,8 +63,8 @@ std::vector<Suite> load_suites(const std::string& names);
 /// Splits "a,b" into {"a", "b"}; an empty text has no elements.
 std::vector<std::string> parse_list(const std::string& text);
 
-/// Ends the process with `code` without destroying anything: a rank hangs in a thread that cannot
-/// be ended, or its GPU is lost and nobody may call it. Everything has been reported before.
+/// Ends the process with `code` without destroying anything, because a rank hangs in a thread that
+/// cannot be ended, or its GPU is lost and must not be called. Everything has been reported before.
 [[noreturn]] void leave_at_once(ExitCode code);
 
 }  // namespace lossgrid

@@ -18,14 +18,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Time for the step in progress. mpirun kills its processes a second after its SIGTERM.
+// Time given to the step in progress. mpirun kills its processes a second after its SIGTERM.
 constexpr milliseconds kPatienceAlone{1000};
 constexpr milliseconds kPatienceOfLauncher{200};
-// Time that processes which do not report give the one that does.
+// Time that other processes wait for the reporting process.
 constexpr std::chrono::seconds kWaitForReport{10};
 
 void announce(int signal) {
-  if (::isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);  // a line of progress
+  if (::isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);  // removes a line of progress
   print_message(
       fmt::format("{}: the run ends here; once more ends it at once", signal_name(signal)));
 }
@@ -83,7 +83,7 @@ void EarlyEnd::watch() {
   changed_.wait_for(lock, under_launcher() ? kPatienceOfLauncher : kPatienceAlone,
                     [&] { return stands_still_ || is_closed_; });
   if (is_closed_) return;
-  std::signal(SIGPIPE, SIG_IGN);  // an interrupt ends the reader of a pipe as well
+  std::signal(SIGPIPE, SIG_IGN);  // the interrupt may end the reader of a pipe as well
   ExitCode ended = code;
   try {
     report_(code);

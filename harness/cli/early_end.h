@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `EarlyEnd`: the end of a run by an interrupt. Finished work is reported and the process ends with
-// 128 + signal, whatever its other threads do. Ranks that compute or wait are left behind, so that
-// nothing can keep the process.
+// 128 + signal, whatever its other threads do. It does not wait for ranks that compute or wait, so
+// that nothing can hold it up.
 #pragma once
 
 #include <condition_variable>
@@ -22,28 +22,28 @@ namespace lossgrid {
 /// interrupt then kills it at once.
 inline constexpr const char* kSupervisedVariable = "LOSSGRID_SUPERVISED";
 
-/// The reason of trials that did not begin before the interrupt.
+/// Reason of trials that did not begin before the interrupt.
 inline constexpr const char* kInterrupted = "interrupted";
 
-/// Appends the trials of `planned` behind those of `trials`, not_run. The reason of the one with
-/// the id `in_progress` is that the interrupt came while it ran.
+/// Appends to `trials` the further trials of `planned`, with status not_run. The reason of the
+/// trial with the id `in_progress` is that the interrupt came while it ran.
 void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_progress,
                      std::vector<TrialRecord>& trials);
 
-/// Watches for an interrupt while it lives. The thread of the run makes and closes it; where
-/// processes run together each has one.
+/// Watch for an interrupt during the life of the object. The thread of the run makes and closes it;
+/// of several processes each has its own.
 class EarlyEnd {
  public:
-  /// `report` takes the exit code and reports the finished work, once, on a thread of its own while
-  /// the run stands still between two steps or is within one. It is empty on a process that does
-  /// not report: that one waits some seconds for the end of the process that does.
+  /// `report` takes the exit code and reports the finished work. It is called once, on its own
+  /// thread, while the run is stopped between two steps or is inside of a step. On a process that
+  /// does not report it is empty: that process waits some seconds for the reporting process to end.
   explicit EarlyEnd(std::function<void(ExitCode)> report);
   ~EarlyEnd();
   EarlyEnd(const EarlyEnd&) = delete;
   EarlyEnd& operator=(const EarlyEnd&) = delete;
 
-  /// Calls `change`, which stores the result of a step for `report`. On a process that reports it
-  /// does not return after an interrupt.
+  /// Calls `change`, which stores the result of a step for `report`. After an interrupt it does not
+  /// return on the reporting process.
   template <typename F>
   void step(F&& change) {
     std::unique_lock lock(mutex_);
@@ -51,7 +51,7 @@ class EarlyEnd {
     stop_if_interrupted(lock);
   }
 
-  /// Ends the watch: an interrupt has no effect any more.
+  /// Ends the watch: later interrupts have no effect.
   void close();
 
  private:

@@ -25,7 +25,7 @@ std::vector<CommandFlag> own_flags(const LaunchRequest& request) {
   return flags;
 }
 
-std::vector<std::string> arguments_of(const LaunchRequest& request) {
+std::vector<std::string> launch_arguments(const LaunchRequest& request) {
   std::vector<std::string> arguments = without_flags(request.arguments, own_flags(request));
   const auto add = [&](const char* name, const std::string& value) {
     if (value.empty()) return;
@@ -44,7 +44,7 @@ std::vector<std::string> arguments_of(const LaunchRequest& request) {
   return arguments;
 }
 
-std::string launcher_of(const LaunchRequest& request) {
+std::string launcher_text(const LaunchRequest& request) {
   constexpr std::string_view kRanks = "{ranks}";
   std::string launcher = request.launcher;
   for (std::size_t at = launcher.find(kRanks); at != std::string::npos;
@@ -59,18 +59,18 @@ std::string launcher_of(const LaunchRequest& request) {
 std::vector<std::string> launch_command(const LaunchRequest& request) {
   std::vector<std::string> words;
   if (!request.launcher.empty()) {
-    words = {"sh", "-c", fmt::format("exec {} \"$@\"", launcher_of(request)), "lossgrid"};
+    words = {"sh", "-c", fmt::format("exec {} \"$@\"", launcher_text(request)), "lossgrid"};
   }
   words.push_back(request.executable);
-  const std::vector<std::string> arguments = arguments_of(request);
+  const std::vector<std::string> arguments = launch_arguments(request);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
 
 std::string launch_line(const LaunchRequest& request) {
-  std::string line = launcher_of(request);
+  std::string line = launcher_text(request);
   if (!line.empty()) line += ' ';
-  std::vector<std::string> words = arguments_of(request);
+  std::vector<std::string> words = launch_arguments(request);
   words.insert(words.begin(), request.executable);
   return line + shell_line(words);
 }

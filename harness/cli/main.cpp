@@ -19,7 +19,7 @@ struct Variable {
   const char* value;
 };
 
-/// Waits of the threads of libgomp (turns) and of LLVM's libomp (milliseconds).
+/// Waits of idle threads in libgomp (turns) and in LLVM's libomp (milliseconds).
 constexpr Variable kTeamWaits[] = {{"GOMP_SPINCOUNT", "1000"}, {"KMP_BLOCKTIME", "0"}};
 
 void forget_team_waits() {
@@ -27,13 +27,13 @@ void forget_team_waits() {
   for (const Variable& wait : kTeamWaits) ::unsetenv(wait.name);
 }
 
-/// Shortens the waits of OpenMP teams, unless the environment has an opinion. Threads that have
-/// nothing to do spin before they sleep, 300,000 turns in libgomp and 200 ms in libomp, longer than
-/// a trial of a suite takes; where cores are shared with other work, they keep those from running
-/// for which they wait. libgomp reads its environment only when it is loaded, so the program starts
-/// itself again.
+/// Shortens the waits of OpenMP teams, unless the environment sets them. Idle threads spin before
+/// they sleep, 300,000 turns in libgomp and 200 ms in libomp, longer than a trial of a suite takes.
+/// If cores are shared with other work, spinning threads keep the threads from running for which
+/// they wait. libgomp reads its environment only when it is loaded, so the program starts itself
+/// again.
 void shorten_team_waits(char** argv) {
-  if (std::getenv(kStartedAgain) != nullptr) {  // child processes get what was given
+  if (std::getenv(kStartedAgain) != nullptr) {  // child processes get the given environment
     static_cast<void>(omp_get_max_threads());   // libomp reads its environment at the first call
     forget_team_waits();
     return;
@@ -45,9 +45,9 @@ void shorten_team_waits(char** argv) {
   for (const Variable& wait : kTeamWaits) ::setenv(wait.name, wait.value, 1);
   ::setenv(kStartedAgain, "1", 1);
   std::error_code failed;
-  // By its own path: the name of the process stays.
+  // By the path of the executable, so that the name of the process stays.
   ::execv(std::filesystem::read_symlink("/proc/self/exe", failed).c_str(), argv);
-  forget_team_waits();  // not started: long waits
+  forget_team_waits();  // not started again: waits stay long
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-// Verdicts of another build would be mixed with those of this one.
+// A report of another build is refused, because verdicts of two builds would be mixed.
 RunRecord read_earlier(const std::string& path, const std::string& command) {
   RunRecord earlier = read_report(path);
   if (earlier.command != command) {
@@ -45,7 +45,7 @@ std::string resume_line(const std::string& report) {
   words.insert(words.begin(), "lossgrid");
   words.insert(words.end(), {"--resume", report});
   for (const std::string& file : requested_files({})) {
-    words.insert(words.end(), {"--load", file});  // of LOSSGRID_LOAD
+    words.insert(words.end(), {"--load", file});  // files of LOSSGRID_LOAD
   }
   return shell_line(words);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --resume: the finished work of an earlier run of the same command by the same build.
+// --resume: finished work of an earlier run of the same command by the same build.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace lossgrid {
 /// or another build made it.
 RunRecord read_earlier(const std::string& path, const std::string& command);
 
-/// Returns the finished work of the report at `path`, which only the process that reports reads.
+/// Returns the finished work in the report at `path`, which only the reporting process reads.
 /// Collective: throws bad_input on all processes.
 FinishedWork read_finished(const std::string& path, const std::string& command, AfterFailure after,
                            const Ranks& ranks);
@@ -21,8 +21,8 @@ FinishedWork read_finished(const std::string& path, const std::string& command, 
 /// Returns the command line, for a shell, that continues the run of this process from its `report`.
 std::string resume_line(const std::string& report);
 
-/// Writes the finished work to the partial file of the new run first, so that another crash loses
-/// nothing of it.
+/// Writes the finished work to the partial file of the new run, so that another crash does not lose
+/// it.
 void keep_finished(const FinishedWork& finished, ReportWriter& writer);
 
 }  // namespace lossgrid

@@ -14,6 +14,7 @@
 #include "harness/cli/text/progress.h"
 #include "harness/comm/nccl/nccl_transport.h"
 #include "harness/device/kernel/rank_threads.h"
+#include "harness/runner/run.h"
 #include "harness/runner/timing/timing.h"
 #include "reports/file/report_writer.h"
 #include "reports/text/predicted_table.h"
@@ -21,7 +22,7 @@
 namespace lossgrid {
 namespace {
 
-/// The reason of trials behind the one that ended a run with --stop-at-failure.
+/// Reason of trials after the trial that ended a run with --stop-at-failure.
 constexpr const char* kStoppedAtFailure = "an earlier trial did not pass (--stop-at-failure)";
 
 PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& modes) {
@@ -37,12 +38,13 @@ PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& mode
   return planned;
 }
 
-/// Collective: all processes time, or none.
+/// True if the meter is right on all processes. Collective: all processes time, or no process.
 bool is_right_everywhere(const std::vector<MeterRecord>& meter, const Ranks& ranks) {
   return !ranks.agree_on_any(exit_code_of(meter) != ExitCode::ok);
 }
 
-/// A run from its first trial to its exit code. Call the public functions in their order.
+/// Run from its first trial to its exit code. The public functions are called in the order of
+/// declaration.
 class RequestedRun {
  public:
   RequestedRun(const std::string& command, const SuiteFlags& flags, const SuiteModes& modes,
@@ -56,7 +58,7 @@ class RequestedRun {
         fault_(options_.fault),
         planned_(plan_steps(suites_, modes)) {}
 
-  /// Takes over what an earlier run has finished.
+  /// Takes over the finished work of an earlier run.
   void resume() {
     if (flags_.resume.empty()) return;
     options_.finished =
@@ -108,7 +110,7 @@ class RequestedRun {
     stopped_ = !must_end_ && record_.trials.size() < planned_.trials;
   }
 
-  /// Times what suites ask for. A meter that fails its own test stops it before it begins.
+  /// Runs the timings of the suites, unless the meter fails its own test.
   void run_timings() {
     const bool is_timed = std::any_of(suites_.begin(), suites_.end(),
                                       [](const Suite& suite) { return suite.timing.has_value(); });
@@ -140,7 +142,8 @@ class RequestedRun {
     }
     const RecordingEnd recorded = close_recording(options_.recording.get(), ranks, must_end_);
     const bool missed = !must_end_ && !stopped_ && has_missed(fault_, ranks);
-    const ExitCode code = missed ? ExitCode::usage : recorded.exit_code(code_of(record_, modes_));
+    const ExitCode code =
+        missed ? ExitCode::usage : recorded.exit_code(run_exit_code(record_, modes_));
     write_report(code, !must_end_ && !stopped_);
     early_end_.reset();
     print_report(recorded);
@@ -177,13 +180,13 @@ class RequestedRun {
   const TableRows rows_;
   const std::vector<Suite> suites_;
   RunOptions options_;
-  const std::optional<Fault> fault_;  // as requested; timings get what trials leave of it
+  const std::optional<Fault> fault_;  // as requested; timings get a fault that trials did not reach
   const PlannedSteps planned_;
   RunRecord record_;
   std::optional<ReportWriter> writer_;
   std::string in_progress_;  // id of a trial or timing
   bool must_end_ = false;
-  bool stopped_ = false;  // by --stop-at-failure
+  bool stopped_ = false;  // stopped by --stop-at-failure
   std::optional<EarlyEnd> early_end_;
   ProblemCache problems_;
   std::optional<Progress> progress_;
@@ -203,7 +206,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout_s * 1000));
   options.ranks = ranks;
   if (auto machine = requested_machine(flags.machine)) {
-    machine->transport(std::string(ranks.transport()));  // throws where it has none
+    machine->transport(std::string(ranks.transport()));  // throws without it
     options.machine = std::make_shared<const Machine>(std::move(*machine));
   }
   options.stop_at_failure = flags.stop_at_failure;
@@ -215,7 +218,7 @@ ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
   return run.end();
 }
 
-ExitCode code_of(const RunRecord& record, const SuiteModes& modes) {
+ExitCode run_exit_code(const RunRecord& record, const SuiteModes& modes) {
   ExitCode code = exit_code_of(record.meter);
   if (modes.verify) code = worst(code, exit_code_of(record.trials));
   if (record.timings.empty()) return code;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main loop of `run` and `bench`: the trials and timings that flags ask for, printed and
-// reported.
+// Main loop of `run` and `bench`: runs, prints and reports the requested trials and timings.
 #pragma once
 
 #include <string>
@@ -12,17 +11,17 @@
 
 namespace lossgrid {
 
-/// Runs the suites of `flags`: trials, then timings, as `modes` has them. Prints the results,
-/// writes the report and returns the exit code. `command`: "run" or "bench". Throws usage and
+/// Runs the suites of `flags`: trials, then timings, as requested by `modes`. Prints the results,
+/// writes the report and returns the exit code. `command` is "run" or "bench". Throws usage and
 /// bad_input before anything runs. Every process of a job calls it.
 ExitCode run_requested(const std::string& command, const SuiteFlags& flags,
                        const TimingFlags& timing, const SuiteModes& modes, TableRows rows);
 
-/// Returns the exit code of a run: the worst of its trials, timings and meter. With trials alone
-/// nothing may have been timed, and the other way round.
-ExitCode code_of(const RunRecord& record, const SuiteModes& modes);
+/// Returns the exit code of a run: the worst of its trials, timings and meter. A run of trials only
+/// needs no timings, and a run of timings only needs no trials.
+ExitCode run_exit_code(const RunRecord& record, const SuiteModes& modes);
 
-/// Prints tables and summary; the summary and what did not pass with --quiet.
+/// Prints tables and summary; with --quiet only the summary and whatever did not pass.
 void print_results(const RunRecord& record, const SuiteFlags& flags, TableRows rows);
 
 }  // namespace lossgrid

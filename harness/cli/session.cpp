@@ -12,7 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// The session. A process that ends before end_session, by an exception, ends the whole job.
+/// Returns the session. A process that ends before end_session, by an exception, ends the whole
+/// job.
 std::unique_ptr<MpiSession>& session() {
   static std::unique_ptr<MpiSession> instance;
   return instance;
@@ -44,7 +45,7 @@ Ranks start_ranks(const std::string& transport) {
     char** argv = nullptr;
     session() = std::make_unique<MpiSession>(argc, argv);
     share_machine(session()->rank(), session()->processes_here());
-    set_rank_threads(process_threads());  // of inputs, which are made outside of ranks
+    set_rank_threads(process_threads());  // for inputs, which are made outside of ranks
   }
   return Ranks(*session());
 }

@@ -35,18 +35,18 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-/// Deadline of a launch that stops reporting; its trials have deadlines of their own.
+/// Deadline of a launch that stops reporting, on top of the deadlines of its trials.
 constexpr seconds kSilence{60};
 constexpr milliseconds kPoll{100};
 constexpr milliseconds kPatience{5000};  // for a launcher to end its processes
 
-/// The grids of one launch.
+/// Grids of one launch.
 struct Launch {
-  std::string grid;  // empty: all
+  std::string grid;  // empty: all grids
   int ranks = 1;
 };
 
-std::vector<Launch> launches_of(const std::vector<Suite>& suites, bool one_grid_each) {
+std::vector<Launch> plan_launches(const std::vector<Suite>& suites, bool one_grid_each) {
   Launch all;
   std::vector<Launch> each;
   for (const Suite& suite : suites) {
@@ -62,11 +62,11 @@ std::vector<Launch> launches_of(const std::vector<Suite>& suites, bool one_grid_
   return one_grid_each ? each : std::vector<Launch>{all};
 }
 
-/// The end of a launch.
+/// End of a launch.
 struct LaunchEnd {
   std::string text;  // "the launcher ended with exit code 137 (SIGKILL)"
   int exit_code = -1;
-  bool stopped = false;  // by this process
+  bool stopped = false;  // stopped by this process
 };
 
 class Supervisor {
@@ -102,8 +102,8 @@ class Supervisor {
     return request;
   }
 
-  /// Launches until all of `launch` is done, or a launch gets no further. Returns ok, or the code
-  /// of an end that makes the rest of the run pointless.
+  /// Starts launches until the work of `launch` is done or a launch finishes nothing. Returns ok,
+  /// or the exit code of an end that makes the rest of the run pointless.
   ExitCode run(const Launch& launch) {
     while (!is_done(launch) && noted_interrupt() == 0) {
       if (how_.max_launches > 0 && launches_ == how_.max_launches) {
@@ -114,7 +114,7 @@ class Supervisor {
       const LaunchEnd end = launch_once(request(launch));
       ++launches_;
       const bool whole = collect(end);
-      // A launch that died cannot report a fault: most faults kill it.
+      // A launch that died cannot report if its fault fired, and most faults kill it.
       if (!whole || end.exit_code != static_cast<int>(ExitCode::usage)) fault_fired_ = true;
       write(ExitCode::rank_crashed, false);
       if (!flags_.quiet) print_progress(launch, whole ? "" : end.text);
@@ -130,7 +130,7 @@ class Supervisor {
   }
 
   bool is_done() const { return work_.reached() == work_.planned(); }
-  /// True if the fault of the run, if it has one, fired in any launch.
+  /// True if the run has a fault and it fired in any launch.
   bool fault_fired() const { return fault_fired_; }
 
   /// Writes the report of all launches so far.
@@ -142,13 +142,13 @@ class Supervisor {
   }
   /// Opens the report, before the first launch.
   void open() { writer_.emplace(flags_.report, record_); }
-  /// Closes the report as it was last written.
+  /// Closes the report with its last written contents.
   void close() { writer_->finish(record_); }
 
  private:
   bool uses_nccl() const { return flags_.transport == "nccl"; }
 
-  std::string transport_of(const RunRecord& launch) const {
+  std::string launch_transport(const RunRecord& launch) const {
     if (uses_nccl()) return "nccl";
     return launch.environment.contains("mpi") ? "mpi" : "thread";
   }
@@ -157,7 +157,7 @@ class Supervisor {
     return launch.grid.empty() ? is_done() : work_.has_all_of(launch.grid);
   }
 
-  /// Starts a launch and waits for its end, or ends it.
+  /// Starts a launch and waits for its end, or ends the launch.
   LaunchEnd launch_once(const LaunchRequest& request) {
     remove_launch_files();
     setenv(kSupervisedVariable, "1", 1);
@@ -183,7 +183,7 @@ class Supervisor {
       }
       std::string reason;
       if (noted_interrupt() != 0) reason = kInterrupted;
-      // A timing is silent for as long as it was asked to take.
+      // A timing reports nothing until its requested time is over.
       if (!times_ && now - last_sign > silence) {
         reason = fmt::format("no sign of life for {:.0f} s", silence.count());
       }
@@ -195,7 +195,7 @@ class Supervisor {
     }
   }
 
-  /// Takes the results of a launch. Returns true if it came to its end.
+  /// Takes the results of a launch. Returns true if the launch was complete.
   bool collect(const LaunchEnd& end) {
     const bool whole = fs::exists(launch_report_);
     if (!whole && !fs::exists(launch_report_ + kPartialReportSuffix)) return false;
@@ -203,7 +203,7 @@ class Supervisor {
     try {
       found = read_report(launch_report_);
     } catch (const Error&) {
-      return false;  // it died before its first line was whole
+      return false;  // the launch died before its first line was complete
     }
     work_.take(found);
     record_.environment = found.environment;
@@ -212,7 +212,7 @@ class Supervisor {
       const ErrorCode code = end.stopped ? ErrorCode::timeout : ErrorCode::process_died;
       work_.lose({found.begun_id,
                   {code, end.text},
-                  transport_of(found),
+                  launch_transport(found),
                   desync_report(read_flight_records(flight_records_))});
     }
     remove_launch_files();
@@ -239,12 +239,12 @@ class Supervisor {
   const bool times_;
   RunRecord& record_;
   const std::string launch_report_;
-  const std::string flight_records_;  // a folder
+  const std::string flight_records_;  // folder of flight records
   std::string not_run_reason_ = "not reached";
   int launches_ = 0;
   bool fault_fired_ = false;
   std::optional<ReportWriter> writer_;
-  StageTimes stages_;  // of launches that came to their end
+  StageTimes stages_;  // of complete launches
 };
 
 }  // namespace
@@ -298,12 +298,12 @@ void require_sensible(const SuperviseFlags& how, const SuiteFlags& flags) {
 
 ExitCode supervise(const SuperviseFlags& how, const std::string& command, const SuiteFlags& flags,
                    const TimingFlags& timing, const SuiteModes& modes, TableRows rows) {
-  requested_fault(flags.inject, flags.backend.backend);  // refused here, not by each launch
+  requested_fault(flags.inject, flags.backend.backend);  // refused here instead of in each launch
   const std::vector<Suite> suites = requested_suites(command, flags, timing, modes);
   require_runnable(suites, rank_limit(suites, flags.max_ranks, how.launcher.empty()));
   RunRecord record = begin_run(command, flags.suite);
   Supervisor supervisor(how, flags, suites, modes.verify, record);
-  const std::vector<Launch> launches = launches_of(suites, how.launches == "grid");
+  const std::vector<Launch> launches = plan_launches(suites, how.launches == "grid");
   if (how.dry_run) {
     for (const Launch& launch : launches) {
       print("{}\n", launch_line(supervisor.request(launch)));
@@ -324,9 +324,9 @@ ExitCode supervise(const SuperviseFlags& how, const std::string& command, const 
       !refused && !flags.inject.fault.empty() && interrupt == 0 && !supervisor.fault_fired();
   ExitCode code = ended;
   if (ended == ExitCode::ok) {
-    code = code_of(record, modes);
+    code = run_exit_code(record, modes);
   } else if (!refused) {
-    code = worst(ended, code_of(record, modes));
+    code = worst(ended, run_exit_code(record, modes));
   }
   if (missed) code = ExitCode::usage;
   if (interrupt != 0) code = exit_code_of_interrupt(interrupt);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of CP layouts: ways to give the rows of a padded pack to CP ranks. Grids, the division
-// of rows (harness/problem/batch/sharding.h), padding, `lossgrid list layouts` and docs/concepts.md
-// take them from here; `reference` divides rows by a formula of its own.
+// of rows (harness/problem/batch/sharding.h), padding, `lossgrid list layouts`, docs/concepts.md
+// and loaded functions take them from here. `reference` and `lossgrid.layout` divide rows by
+// formulas of their own, from the same description.
 #pragma once
 
 #include <array>
@@ -16,7 +17,9 @@ struct CpLayoutRules {
   CpLayout layout;
   const char* name;     // behind the ':' of a grid
   bool cuts_sequences;  // every sequence is cut, else the pack
-  bool in_pairs;        // in 2 cp chunks, of which rank r has r and 2 cp - 1 - r; else in cp
+  int rounds;           // chunks of a rank, from rounds x cp of them: the first cp go to the ranks
+                        // in order, then the next cp, ...
+  bool turns;           // every second round goes from the last rank to the first
   bool pads_end;        // pads stand at the end of the pack alone
   const char* rows;     // of rank r, for a reader
   const char* padded;   // multiples, for a reader
@@ -27,21 +30,21 @@ struct CpLayoutRules {
 /// (contiguous), the loss of Ulysses in verl, SkyRL and AReaL on FSDP (ulysses), head-tail of
 /// torch's context parallelism and Megatron-LM's of rows of one sequence (zigzag_row).
 inline constexpr auto kCpLayouts = std::to_array<CpLayoutRules>({
-    {CpLayout::zigzag, "zigzag", true, true, false,
+    {CpLayout::zigzag, "zigzag", true, 2, true, false,
      "of every sequence, cut in 2 cp chunks: chunks r and 2 cp - 1 - r", "sequences to 2 cp"},
-    {CpLayout::contiguous, "contiguous", false, false, false,
+    {CpLayout::contiguous, "contiguous", false, 1, false, false,
      "of the pack, cut in cp chunks: chunk r (verl's contiguous layout on Megatron)",
      "sequences to cp"},
-    {CpLayout::ulysses, "ulysses", false, false, true,
+    {CpLayout::ulysses, "ulysses", false, 1, false, true,
      "of the pack, cut in cp chunks: chunk r (the loss under Ulysses in verl, SkyRL and AReaL on "
      "FSDP)",
      "the end of the pack to cp"},
-    {CpLayout::zigzag_row, "zigzag_row", false, true, true,
+    {CpLayout::zigzag_row, "zigzag_row", false, 2, true, true,
      "of the pack, cut in 2 cp chunks: chunks r and 2 cp - 1 - r (PyTorch's head-tail)",
      "the end of the pack to 2 cp"},
-    {CpLayout::contiguous_sequence, "contiguous_sequence", true, false, false,
+    {CpLayout::contiguous_sequence, "contiguous_sequence", true, 1, false, false,
      "of every sequence, cut in cp chunks: chunk r", "sequences to cp"},
-    {CpLayout::dynamic, "dynamic", false, false, false,
+    {CpLayout::dynamic, "dynamic", false, 1, false, false,
      "as zigzag, with a CP size for every microbatch", "sequences to 2 cp of the microbatch"},
 });
 

@@ -157,7 +157,7 @@ std::string to_bytes(T value) {
   return writer.take();
 }
 
-/// Throws internal when `bytes` are not those of a T.
+/// Returns the T that to_bytes wrote. Throws internal if `bytes` are too short or too long for a T.
 template <typename T>
 T from_bytes(std::string_view bytes) {
   ArchiveReader reader(bytes);

@@ -18,7 +18,7 @@ struct bf16 {
   bf16() = default;
   explicit bf16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
-    if ((word & 0x7fffffffu) > 0x7f800000u) {  // NaN stays NaN, whatever bits are cut off
+    if ((word & 0x7fffffffu) > 0x7f800000u) {  // NaN stays NaN although low bits are cut off
       bits = static_cast<std::uint16_t>((word >> 16) | 0x0040u);
     } else {
       bits = static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
@@ -31,12 +31,13 @@ struct bf16 {
   friend bool operator==(const bf16&, const bf16&) = default;
 };
 
-/// Returns the bytes of an element.
+/// Returns the size of an element in bytes.
 std::size_t size_of(DType dtype);
 /// Returns "f64", "f32", "bf16", "i64", "i32" or "u8".
 std::string_view name(DType dtype);
 
-/// Returns u with |fl(x) - x| <= u |x|: 2^-53, 2^-24, 2^-8. Only for floating types.
+/// Returns u with |fl(x) - x| <= u |x|: 2^-53 (f64), 2^-24 (f32), 2^-8 (bf16). Only for floating
+/// types.
 double unit_roundoff(DType dtype);
 
 /// Returns `value` rounded to `dtype` (floating types).

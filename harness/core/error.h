@@ -17,8 +17,8 @@ enum class ErrorCode {
   usage,              // a flag or an argument
   bad_input,          // a case, suite, bundle or report that breaks its rules
   unsupported,        // right input that this implementation or build cannot take
-  not_enough_memory,  // more than the machine has
-  device_lost,        // a GPU failed, and every later call of the process to it fails too
+  not_enough_memory,  // the request exceeds the machine's memory
+  device_lost,        // a GPU failed; every later call of the process to this GPU fails too
   process_died,       // a process that worked for this rank has ended
   rank_failed,        // this rank threw, left early or called another collective than its peers
   aborted,            // this rank was woken because another one failed
@@ -34,12 +34,12 @@ enum class Cause {
   unknown,
   own,         // this rank: its own code, or the process that works for it
   collective,  // any member of the collective in which this rank was
-  others,      // another rank: this one had finished its own work
+  others,      // another rank; this rank had finished its own work
 };
 
 class Error : public std::runtime_error {
  public:
-  /// A zero byte of the message, where what() would end, becomes \u0000.
+  /// Replaces a zero byte of `message`, at which what() would end, by \u0000.
   Error(ErrorCode code, const std::string& message);
 
   ErrorCode code() const { return code_; }

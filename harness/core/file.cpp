@@ -44,7 +44,7 @@ bool write_all(int descriptor, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Syncs the rename itself. Not every file system can: best effort.
+/// Syncs the rename itself, as far as the file system supports it.
 void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.valid()) ::fsync(descriptor.get());
@@ -55,7 +55,7 @@ void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
   if (!descriptor.valid() || !write_all(descriptor.get(), bytes)) throw_io(path, last_error());
 }
 
-/// Limits of waiting on a pipe: for a writer to open it, and between two of its bytes.
+/// Limits of waiting on a pipe: for a writer to open the pipe, and for the next byte.
 constexpr std::chrono::milliseconds kWriterPatience{1000};
 constexpr std::chrono::milliseconds kSilence{60'000};
 
@@ -81,7 +81,7 @@ std::string read_text_file(const std::string& path, std::size_t most_bytes) {
   const auto refuse = [&](const std::string& reason) {
     throw_bad_input("cannot read {}: {}", path, reason);
   };
-  // Without blocking, else a pipe that nobody writes to would hold the process here.
+  // Without O_NONBLOCK, open() would block on a pipe that nobody writes to.
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!descriptor.valid()) refuse(last_error());
   struct stat about {};
@@ -121,7 +121,7 @@ void prepare_file_path(const std::string& path) {
   if (path.empty()) throw_io("''", "the path is empty");
   std::error_code status;
   if (fs::is_directory(path, status)) throw_io(path, "it is a folder");
-  const fs::path folder = folder_of(path);
+  const fs::path folder = parent_folder(path);
   if (fs::is_directory(folder, status)) {
     if (!fs::path(path).has_filename()) throw_io(path, "it names a folder, not a file");
     return;
@@ -150,7 +150,7 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
       ::fsync(temporary.descriptor()) != 0 || !temporary.move_into_place()) {
     throw_io(path, last_error());
   }
-  sync_folder(folder_of(place));
+  sync_folder(parent_folder(place));
 }
 
 void write_file_atomically(const std::string& path, const std::string& text) {
@@ -162,7 +162,7 @@ void append_lines_to_file(const std::string& path, const std::string& lines) {
   const Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!descriptor.valid()) throw_io(path, last_error());
   ::flock(descriptor.get(),
-          LOCK_EX);  // not every file system can: then the single write has to be enough
+          LOCK_EX);  // not every file system supports locks: then the single write must suffice
   const off_t end = whole_lines(descriptor.get());
   if (end < 0 || ::ftruncate(descriptor.get(), end) != 0) throw_io(path, last_error());
   if (!write_all(descriptor.get(), std::as_bytes(std::span(lines))) ||
@@ -177,7 +177,7 @@ std::FILE* open_for_one_writer(const std::string& path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     if (!descriptor.valid()) throw_io(path, last_error());
-    // Not every file system can lock: then other writers are not noticed.
+    // Not every file system supports locks: then other writers are not noticed.
     if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw_io(path, "another process writes it");
     }

@@ -11,8 +11,8 @@
 
 namespace lossgrid {
 
-/// Default bound of reads: more than any report has. A text takes several times as much memory once
-/// it is parsed.
+/// Default bound of reads, larger than any report. A parsed text takes several times its size in
+/// memory.
 inline constexpr std::size_t kMostTextBytes = std::size_t{1} << 30;
 
 /// Reads a whole regular file or pipe (`<(zcat report.json.gz)`). Throws bad_input with the path if

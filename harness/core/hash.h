@@ -18,8 +18,9 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Returns the fingerprint of `bytes`. A `seed` that names their place makes sums of fingerprints
-/// independent of the order. Has four independent lanes, as it reads whole logits tensors.
+/// Returns the fingerprint of `bytes`. With the place of the bytes as `seed`, a sum of fingerprints
+/// does not depend on the order of addition. Four independent lanes make it fast on whole logits
+/// tensors.
 inline std::uint64_t fingerprint(std::span<const std::byte> bytes, std::uint64_t seed = 0) {
   constexpr std::size_t kLanes = 4;
   std::uint64_t lanes[kLanes];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RandomStream: counter-based random numbers. A value is a pure function of (seed, stream, index),
-// so that any rank makes any element without communication.
+// RandomStream: counter-based random numbers. A value is a pure function of (seed, stream, index):
+// any rank generates any element without communication.
 //
 // Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 #pragma once

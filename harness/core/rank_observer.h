@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RankObserver: hooks of --trace and --memory-snapshot into the work of a rank, called at its
-// steps, phases, collectives and allocations. Each thread has its own observer or, by default,
-// none: then each of these places costs the test of a pointer.
+// steps, phases, collectives and allocations. A thread has its own observer or, by default, no
+// observer: then a hook costs the test of a pointer.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ namespace lossgrid {
 struct ObservedCall {
   std::string_view operation;
   std::string_view group;    // name of the communicator
-  int ranks = 1;             // of the group
-  std::uint64_t number = 0;  // from 1, within the communicator
+  int ranks = 1;             // ranks of the group
+  std::uint64_t number = 0;  // position among the calls of the communicator, from 1
   std::string_view dtype;
   std::size_t count = 0;          // elements
-  std::size_t payload_bytes = 0;  // of the tensor argument, see counting_communicator.h
+  std::size_t payload_bytes = 0;  // bytes of the tensor argument, see counting_communicator.h
 };
 
 /// Interface of observers. The thread of the rank makes all calls.
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
-  /// Called at the begin of a step: a microbatch of a trial, a round of a timing; from 0.
+  /// Called at the begin of a step (a microbatch of a trial, a round of a timing), numbered from 0.
   virtual void begin_step(std::int64_t step) = 0;
-  /// Called at the end of a step. Without a begin before it, it has no meaning.
+  /// Called at the end of a step. Requires an earlier begin_step.
   virtual void end_step() = 0;
-  /// Called at the begin of a phase, which ends the one before if it is another one.
+  /// Called at the begin of a phase. Ends the phase before, if its name differs.
   virtual void begin_phase(std::string_view phase) = 0;
   virtual void end_phase() = 0;
   virtual void enter_call(const ObservedCall& call) = 0;
@@ -40,10 +40,10 @@ class RankObserver {
                         std::size_t bytes) noexcept = 0;
 };
 
-/// Returns the observer of this thread, null for none.
+/// Returns the observer of this thread; null if the thread has no observer.
 RankObserver* rank_observer() noexcept;
 
-/// Scope in which `observer` is that of this thread.
+/// Scope in which `observer` is the observer of this thread.
 class ObserverScope {
  public:
   explicit ObserverScope(RankObserver& observer) noexcept;

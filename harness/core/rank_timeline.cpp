@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 
 constexpr double kNsPerUs = 1000;
 
-int thread_of(RankTimeline::Track track) {
+int track_thread(RankTimeline::Track track) {
   return static_cast<int>(track) + 1;
 }
 
@@ -30,7 +30,7 @@ RankTimeline::~RankTimeline() {
     for (const Track track : {Track::collectives, Track::work}) {
       while (open_slices(track) > 0) end(track);
     }
-  } catch (const std::bad_alloc&) {  // viewers end them with the trace
+  } catch (const std::bad_alloc&) {  // viewers end open slices with the trace
   }
 }
 
@@ -43,24 +43,24 @@ void RankTimeline::name_tracks() {
   };
   name("process_name", 0, {{"name", fmt::format("rank {}", rank_)}});
   name("process_sort_index", 0, {{"sort_index", rank_}});
-  name("thread_name", thread_of(Track::work), {{"name", "phases"}});
-  name("thread_name", thread_of(Track::collectives), {{"name", "collectives"}});
+  name("thread_name", track_thread(Track::work), {{"name", "phases"}});
+  name("thread_name", track_thread(Track::collectives), {{"name", "collectives"}});
 }
 
 void RankTimeline::begin(Track track, std::string_view name, const ordered_json& arguments) {
   ordered_json event = {{"ph", "B"},
                         {"name", name},
                         {"cat", track == Track::work ? "phase" : "collective"},
-                        {"tid", thread_of(track)}};
+                        {"tid", track_thread(track)}};
   if (!arguments.is_null()) event["args"] = arguments;
-  ++open_[index_of(track)];
+  ++open_[index(track)];
   add(std::move(event));
 }
 
 void RankTimeline::end(Track track) {
   if (open_slices(track) == 0) return;
-  --open_[index_of(track)];
-  add({{"ph", "E"}, {"tid", thread_of(track)}});
+  --open_[index(track)];
+  add({{"ph", "E"}, {"tid", track_thread(track)}});
 }
 
 void RankTimeline::count(std::string_view name, std::string_view unit, std::int64_t value) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RankTimeline: tracks of one rank in a trace: its phases, its collectives, and counters. A slice
-// is written at its begin and at its end, so that one that a crash interrupts is in the file. One
-// rank, one thread.
+// is written at its begin and at its end, so that the file also holds a slice that a crash
+// interrupts. One rank, one thread.
 #pragma once
 
 #include <array>
@@ -30,12 +30,12 @@ class RankTimeline {
   void begin(Track track, std::string_view name, const nlohmann::ordered_json& arguments = {});
   /// Ends the innermost slice, if there is one.
   void end(Track track);
-  int open_slices(Track track) const { return open_[index_of(track)]; }
-  /// Adds a value of a counter, which holds from now on.
+  int open_slices(Track track) const { return open_[index(track)]; }
+  /// Adds a value of a counter, valid from now on.
   void count(std::string_view name, std::string_view unit, std::int64_t value);
 
  private:
-  static std::size_t index_of(Track track) { return static_cast<std::size_t>(track); }
+  static std::size_t index(Track track) { return static_cast<std::size_t>(track); }
   void name_tracks();
   void add(nlohmann::ordered_json event);
 

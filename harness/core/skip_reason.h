@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SkipReason: the reason for which something is not run. Functions that decide whether it runs
-// return std::optional<SkipReason>; nullopt means that it does.
+// SkipReason: the reason for which something is not run. Functions that decide whether a thing runs
+// return std::optional<SkipReason>; nullopt means that it runs.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@ namespace lossgrid {
 
 struct SkipReason {
   std::string text;  // one line
-  // True if the refusal of an implementation is right wherever it happens, so that no suite has to
-  // state it: by a mutant that has nothing to change.
+  // True if an implementation may refuse any case for this reason, so that no suite has to list the
+  // refusal: a mutant that finds nothing to change.
   bool is_always_right = false;
 };
 
-/// Returns the text of `reason`, "" for nullopt: the form of reports, in which "" stands for none.
+/// Returns the text of `reason`; "" for nullopt, as in reports.
 inline std::string text_of(const std::optional<SkipReason>& reason) {
   return reason ? reason->text : std::string();
 }

@@ -16,7 +16,7 @@ struct StageClock {
   int stage = kNoStage;
   std::int64_t since_ns = 0;
 
-  /// Adds the elapsed time to the current stage and goes on with `next`.
+  /// Adds the elapsed time to the current stage, then makes `next` the current stage.
   void turn(int next) {
     const std::int64_t now = steady_clock_ns();
     if (stage != kNoStage) times.ns[static_cast<std::size_t>(stage)] += now - since_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of a run by stage. Each thread has its own clock: scopes nest, and time in an inner scope
-// does not count for the outer one. Ranks that are threads hand their times over at their end; of
-// ranks that ran side by side the largest counts.
+// does not count for the outer one. Ranks that are threads hand over their times when they end; the
+// largest time of ranks that ran side by side counts.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace lossgrid {
 
 /// Stages, in the order of reports.
 enum class Stage {
-  generate,  // inputs, also logits of a row that a check makes again
-  truth,     // in float64
-  run,       // implementations; in a timing also ceilings and the sampler
+  generate,  // inputs, and logits of a row that a check generates again
+  truth,     // float64 oracle
+  run,       // implementations; in a timing, ceilings and the sampler too
   compare,   // outputs with the truth, and all other checks
-  bits,      // fingerprints, of inputs that must not change and outputs that must repeat
-  report,    // its writing
+  bits,      // fingerprints of inputs that must not change, and of outputs that must repeat
+  report,    // writing of the report
 };
 inline constexpr std::size_t kStages = 6;
 
@@ -47,14 +47,15 @@ class StageScope {
   int outer_;
 };
 
-/// Moves `ns` of the current scope to another stage, for work that is mixed with it: at most as
-/// much as the scope has lasted so far, nothing outside of scopes.
+/// Moves `ns` from the current scope to stage `to`, for work of `to` inside the scope. Moves at
+/// most the time that the scope has lasted so far; outside of scopes, nothing.
 void reassign_stage_time(Stage to, std::int64_t ns);
 
 /// Adds the times of other threads for which this one waited outside of scopes.
 void add_stage_times(const StageTimes& times);
 
-/// Returns and clears the times of this thread since its begin or the last call. Outside of scopes.
+/// Returns and clears the times of this thread since its start or the last call. Must be called
+/// outside of scopes.
 StageTimes take_stage_times();
 
 }  // namespace lossgrid

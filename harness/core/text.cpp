@@ -110,7 +110,8 @@ std::string format_number(double value) {
 
 namespace {
 
-/// Returns the bytes of the UTF-8 character at the begin of `text`; 0 if there is none.
+/// Returns the size in bytes of the UTF-8 character at the begin of `text`; 0 if there is no valid
+/// character.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(0);
@@ -123,7 +124,7 @@ std::size_t character_bytes(std::string_view text) {
   for (std::size_t k = 1; k < bytes; ++k) {
     if ((byte(k) & 0xC0) != 0x80) return 0;
   }
-  // Overlong: fewer bytes can hold the character.
+  // Overlong: fewer bytes could encode the character.
   const bool is_overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
   return is_overlong ? 0 : bytes;
 }

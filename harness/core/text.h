@@ -25,7 +25,7 @@ double parse_number(std::string_view text, std::string_view what);
 /// Returns a * b. Throws bad_input if it exceeds 2^62.
 std::int64_t checked_product(std::int64_t a, std::int64_t b, std::string_view what);
 
-/// Returns the candidate with the smallest edit distance to `name`; "" if none is near.
+/// Returns the candidate with the smallest edit distance to `name`; "" if no candidate is near.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 /// Returns "unknown WHAT 'NAME'; did you mean 'X'?" or, if nothing is near, "...; known: a, b, c".
@@ -35,9 +35,9 @@ std::string unknown_name_message(std::string_view what, std::string_view name,
 /// Returns the shortest text that reads back as the same number ("0.1", "1e-05", "3").
 std::string format_number(double value);
 
-/// Returns `text` with control characters as \n, \t or, as in JSON, \u001b, and bytes that are no
-/// UTF-8 as \xff, so that contents of files and arguments cannot control the terminal. The
-/// characters of `kept` stay.
+/// Returns `text` with control characters as \n, \t or, as in JSON, \u001b, and bytes that are not
+/// UTF-8 as \xff, so that contents of files and arguments cannot control the terminal. Characters
+/// in `kept` are not escaped.
 std::string escape_controls(std::string_view text, std::string_view kept = "");
 
 /// Returns `word` as a shell reads it back: in quotes if it has special characters.
@@ -49,8 +49,8 @@ std::string format_bytes(std::int64_t bytes);
 /// Counts columns: continuation bytes of UTF-8 take none.
 std::size_t display_width(std::string_view text);
 
-/// Cuts `text` to at most `width` columns, with an ellipsis "..." at its end where it was longer;
-/// line breaks become blanks.
+/// Cuts `text` to at most `width` columns, ending in "..." if the text was longer; line breaks
+/// become blanks.
 std::string shortened(std::string_view text, std::size_t width);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A comma precedes every event but the first, so that at all times only the closing bracket is
-// missing. An event is one write(2): no buffer is lost if the process dies.
+// A comma precedes every event but the first, so that only the closing bracket is missing at any
+// time. An event is one write(2): no buffered event is lost if the process dies.
 #include "harness/core/trace_file.h"
 
 #include <algorithm>

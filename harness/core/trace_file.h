@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TraceFile: a file of Chrome trace events for ui.perfetto.dev and chrome://tracing: a JSON array
-// with one event a line, written as they come. Both viewers accept an array without its end, so a
+// with one event a line, written as events come. Both viewers accept an array without its end, so a
 // file cut off by a crash can be read; finish() closes the array. Any thread may add.
 #pragma once
 
@@ -31,10 +31,11 @@ class TraceFile {
   /// Returns true on the first call for `rank`, as its tracks are named once.
   bool is_new(int rank);
 
-  /// Moves the events of a finished trace to the end of this one. Does nothing if there is no such
-  /// file, as another machine wrote it.
+  /// Moves the events of a finished trace to the end of this trace. Does nothing if the file is
+  /// missing, because another machine wrote it.
   void take(const std::string& other_path);
-  /// Closes the array; later events are dropped. Throws io for the first failure to write.
+  /// Closes the array; later events are dropped. Throws io if any write failed, with the first
+  /// failure.
   void finish();
 
  private:

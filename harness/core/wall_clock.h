@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of day, for files that are read beside those of other programs. For durations see clock.h.
+// Time of day, for files that are compared with files of other programs. For durations see clock.h.
 #pragma once
 
 #include <chrono>

@@ -32,15 +32,15 @@ const std::vector<std::string>& no_descriptions() {
 constexpr std::int64_t kCpuChunkTokens = 256;
 /// The product that adds a chunk of c rows to d weight reads and writes 8 H V bytes of float32 and
 /// makes 2 c H V FLOPs. The traffic takes as long as the FLOPs at c = 4 peak / bandwidth: 820 rows
-/// with the data sheet of an H200, 610 of an A100, 1180 of an H100. With 8192 it takes a seventh of
-/// that or less. Not measured on a GPU yet.
+/// with the data sheet of an H200, 610 of an A100, 1180 of an H100. With 8192 rows the traffic
+/// takes a seventh of the FLOPs' time or less. Not measured on a GPU yet.
 constexpr std::int64_t kGpuChunkTokens = 8192;
 /// 8192 rows of 163,840 ids.
 constexpr std::int64_t kGpuChunkBytes = std::int64_t{5} << 30;
 constexpr std::int64_t kAnyBytes = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::int64_t kHostWarmUpNs = 20'000'000;
-/// An idle GPU has a fifth of its clock, and takes a good part of a second to raise it.
+/// An idle GPU runs at a fifth of its clock and takes most of a second to raise it.
 constexpr std::int64_t kGpuWarmUpNs = 1'000'000'000;
 
 constexpr std::int64_t kEmulatedCacheBytes = std::int64_t{1} << 20;

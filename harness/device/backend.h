@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backends: the places where kernels run, and everything in which they differ (BackendTraits). cpu
-// is the processor, cuda a GPU, cuda_emulated the kernels of cuda, block by block, on the
-// processor, for machines without a GPU: its results count, its times do not.
+// is the processor; cuda is a GPU; cuda_emulated runs the kernels of cuda on the processor, block
+// by block, for machines without a GPU: its results count, its times do not.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ namespace lossgrid {
 /// backend's name. Functions may be called by any thread unless they take a device.
 struct BackendTraits {
   std::string_view name;           // "cpu", "cuda", "cuda_emulated"
-  std::string_view tensor_device;  // that frameworks give the memory of tensors: "cpu", "cuda"
+  std::string_view tensor_device;  // device of tensors in frameworks: "cpu", "cuda"
   bool is_gpu;                     // kernels and tensors are on hardware of their own
-  bool launches_kernels;           // on a stream, as blocks of threads; false: loops of the host
-  bool has_real_times;             // false: times of an emulation, which stand for nothing
+  bool launches_kernels;           // false: kernels are loops of the host
+  bool has_real_times;             // false for an emulation, whose times mean nothing
 
-  /// Returns nullopt if there is a device here. Looked for once, then the same for the process.
+  /// Returns nullopt if this machine has a device. Looked up once a process.
   const std::optional<SkipReason>& (*no_device)();
   /// Makes the device of a rank. Requires !no_device().
   std::unique_ptr<Device> (*make_device)(int rank);
-  /// Returns a line for each GPU, "NVIDIA H200, sm_90, 139.8 GiB, driver 13.0"; none without GPUs.
+  /// Returns a line for each GPU, such as "NVIDIA H200, sm_90, 139.8 GiB, driver 13.0".
   const std::vector<std::string>& (*descriptions)();
   /// Returns the identity of the calling rank's GPU, unique over machines; "" without GPUs.
   std::string (*gpu_uuid)();
@@ -39,19 +39,19 @@ struct BackendTraits {
 
   std::string_view timer;  // clock of make_timer: "steady_clock", "cuda_events"
   std::unique_ptr<DeviceTimer> (*make_timer)(Device& device);
-  std::int64_t warm_up_ns;  // of timings: until clocks are those of a machine at work
-  /// Returns the size of the last-level cache; of a GPU its second level, 0 if there is none.
+  std::int64_t warm_up_ns;  // of timings: until clocks reach their speed under load
+  /// Returns the size of the last-level cache, which on a GPU is the second level; 0 without a
+  /// cache.
   std::int64_t (*last_level_cache_bytes)();
-  int cache_walk_percent;  // of the last-level cache: bytes to read that push everything else out
+  int cache_walk_percent;  // part of the last-level cache to read, so that all else is evicted
 
-  /// Returns the table of Device::kernels(); that of the processor in builds without CUDA.
+  /// Returns the table of Device::kernels(); in builds without CUDA, the table of the processor.
   const KernelTable& (*kernels)();
   /// Returns the name of the library of matrix products.
   std::string (*gemm_library)();
-  bool has_bf16_choice;               // products of bf16 factors can be converted (gemm.h)
-  std::int64_t default_chunk_tokens;  // rows of a chunk of the lm_head, at most
-  std::int64_t
-      default_chunk_bytes;  // float32 logits of a chunk, at most, but for kLeastChunkTokens
+  bool has_bf16_choice;               // products of bf16 may be native or converted
+  std::int64_t default_chunk_tokens;  // most rows of a chunk of the lm_head
+  std::int64_t default_chunk_bytes;   // most bytes of a chunk's float32 logits
 };
 
 const BackendTraits& traits_of(Backend backend);
@@ -59,7 +59,8 @@ const std::vector<Backend>& all_backends();
 
 /// Returns traits_of(backend).name.
 std::string_view name(Backend backend);
-/// Returns the backend of that name. Throws bad_input with the names; `where` begins the message.
+/// Returns the backend named `text`. Throws bad_input with the known names; `where` begins the
+/// message.
 Backend parse_backend(std::string_view text, std::string_view where);
 /// Returns " --backend cuda", the flag that selects the backend; "" for the default.
 std::string backend_flag(Backend backend);
@@ -69,15 +70,15 @@ const std::optional<SkipReason>& no_device(Backend backend);
 const std::vector<std::string>& describe_devices(Backend backend);
 const KernelTable& kernels_of(Backend backend);
 
-/// Rows that a chunk of the lm_head has by default however wide they are.
+/// Fewest rows of a default chunk of the lm_head, however wide the rows are.
 inline constexpr std::int64_t kLeastChunkTokens = 256;
 
-/// Returns the rows of a chunk of the lm_head where nobody asks for another number: of `width` ids
-/// on a rank. It depends on nothing else, so that all ranks have as many chunks.
+/// Returns the default number of rows in a chunk of the lm_head, for `width` ids on a rank. It
+/// depends on nothing else, so that all ranks have the same number of chunks.
 std::int64_t default_chunk_rows(Backend backend, std::int64_t width);
 
-/// Makes the device of a rank of this process; ranks beyond the number of GPUs share them in turn.
-/// Throws unsupported if there is none.
+/// Makes the device of a rank of this process; ranks beyond the number of GPUs share GPUs in turn.
+/// Throws unsupported without a device.
 std::unique_ptr<Device> make_device(Backend backend, int rank);
 
 }  // namespace lossgrid

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures both ways to multiply by a bf16 weight, on one product of the size of a chunk of tokens
-// and vocabulary: 256 tokens, 512 ids, hidden size 1024. It is short, so that some runs of both are
-// not interrupted on a busy machine. The two take turns, so that both see the same changes of the
-// machine's speed; the best time of each counts. Takes about a tenth of a second.
+// and vocabulary: 256 tokens, 512 ids, hidden size 1024. The product is short, so that some runs of
+// each way are not interrupted on a busy machine. The ways take turns, so that both see the same
+// changes of the machine's speed; the best time of each way counts. Takes about a tenth of a
+// second.
 #include <algorithm>
 #include <chrono>
 #include <vector>

@@ -12,7 +12,7 @@ void Device::synchronise() {
   if (!launches_pending()) return;
   ++device_work().synchronisations;
   // If wait() throws, launches_pending() stays set, so that the next call reports the failure
-  // again: this one may come from a release of memory, which swallows it.
+  // again: the current call may come from a release of memory, which swallows the failure.
   wait();
   launches_pending() = false;
 }
@@ -30,7 +30,8 @@ std::vector<std::string> Device::take_broken_guards() {
   return broken;
 }
 
-/// Ignores a lost device, whose memory cannot be read; the next wait reports the loss.
+/// Skips the check of guards on a lost device, whose memory cannot be read; the next wait reports
+/// the loss.
 void Device::detach(Buffer* buffer) noexcept {
   try {
     if (!buffer->guards_intact()) broken_.push_back(buffer->tag());

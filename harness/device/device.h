@@ -45,9 +45,9 @@ class Device {
     return Buffer(*this, bytes, std::move(tag), space);
   }
 
-  /// Waits for all launched work. Throws internal with its failure; device_lost if the failure cost
-  /// the device: then every later call throws device_lost, except those that release memory, which
-  /// leave the device alone.
+  /// Waits for all launched work. Throws internal if the work failed, or device_lost if its failure
+  /// cost the device. From then on every call throws device_lost, except calls that release memory,
+  /// which do not touch the device.
   void synchronise();
 
   /// Copies to[0 .. bytes) := from[0 .. bytes), both memory of this device or of the host, after
@@ -62,14 +62,14 @@ class Device {
   /// Returns the current driver memory use; nullopt where memory is the host's.
   virtual std::optional<DriverMemory> driver_memory() { return std::nullopt; }
 
-  /// Launches work that costs the device, to test the handling of its loss. Throws unsupported if
+  /// Launches work that loses the device, to test the handling of the loss. Throws unsupported if
   /// the device cannot be lost.
   virtual void lose();
 
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }
 
-  /// Returns the tags of buffers with a broken guard band, of those alive and those released since
+  /// Returns the tags of buffers with a broken guard band: live buffers, and buffers released since
   /// the last call.
   std::vector<std::string> take_broken_guards();
 
@@ -78,7 +78,7 @@ class Device {
   friend class Staging;
   virtual std::byte* acquire(std::size_t bytes, MemorySpace space) = 0;
   virtual void release(std::byte* block, MemorySpace space) noexcept = 0;
-  /// Does the wait of synchronise().
+  /// Waits for launched work, for synchronise().
   virtual void wait() {}
   void attach(Buffer* buffer) { buffers_.push_back(buffer); }
   void detach(Buffer* buffer) noexcept;

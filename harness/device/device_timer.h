@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceTimer: duration of a piece of a rank's work on its device. On a GPU it is the time between
 // two CUDA events on the stream of the rank: it includes the stream's waits for the host and for
-// other ranks, and excludes the time until the host notices the end. Elsewhere it is the steady
-// clock around the work and the wait for it. Used by the thread of the rank.
+// other ranks, and excludes the time until the host notices the end. Elsewhere it is the time by
+// the steady clock around the work and the wait for its end. Used by the thread of the rank.
 #pragma once
 
 #include <cstdint>

@@ -10,12 +10,12 @@
 namespace lossgrid {
 
 struct DeviceWork {
-  // At the launch, on GPUs and emulated ones; 0 on the processor.
-  std::int64_t launches = 0;          // of kernels and of matrix products
-  std::int64_t synchronisations = 0;  // of the host with the stream
-  // At the launch, on every backend: 2 m n k of each matrix product.
+  // Counted at the launch, on GPUs and emulated GPUs; 0 on the processor.
+  std::int64_t launches = 0;          // launches of kernels and matrix products
+  std::int64_t synchronisations = 0;  // waits of the host for the stream
+  // Counted at the launch, on every backend: 2 m n k for each matrix product.
   std::int64_t flops = 0;
-  // When a kernel has run, on emulated GPUs alone (row_traffic.h).
+  // Counted when a kernel has run, on emulated GPUs only (row_traffic.h).
   RowTraffic rows;
 
   DeviceWork& operator+=(const DeviceWork& other) {
@@ -33,13 +33,13 @@ inline DeviceWork& device_work() {
   return work;
 }
 
-/// Returns the flag that the calling thread has launched work since its last wait.
+/// Returns the flag of the calling thread that is true after a launch, until its next wait.
 inline bool& launches_pending() {
   thread_local bool pending = false;
   return pending;
 }
 
-/// Counts one launch, for which the host has not waited.
+/// Counts one launch and sets launches_pending().
 inline void count_launch() {
   ++device_work().launches;
   launches_pending() = true;

@@ -17,11 +17,11 @@
 namespace lossgrid {
 namespace {
 
-EmulatedStream& stream_of(void* stream) {
+EmulatedStream& emulated_stream(void* stream) {
   return *static_cast<EmulatedStream*>(stream);
 }
 
-/// Multiplies in float32 and rounds, for want of such a product of the processor.
+/// Multiplies in float32 and then rounds, because the processor has no product with rounding.
 void gemm_rounded(const Gemm& product, std::span<float> workspace) {
   std::vector<float> sums(static_cast<std::size_t>(product.m * product.n));
   Gemm in_float32 = product;
@@ -39,7 +39,7 @@ void launch_gemm(const Gemm& product, std::span<float> workspace) {
   require_right_result(product);
   count_launch();
   device_work().flops += product.flops();
-  stream_of(product.stream).launch([product, workspace] {
+  emulated_stream(product.stream).launch([product, workspace] {
     if (product.rounded != nullptr) return gemm_rounded(product, workspace);
     cpu_kernels().gemm(product, workspace);
   });
@@ -47,16 +47,16 @@ void launch_gemm(const Gemm& product, std::span<float> workspace) {
 
 void launch_add(const float* values, std::int64_t count, float* sum, void* stream) {
   count_launch();
-  stream_of(stream).launch([=] { cpu_kernels().add(values, count, sum, nullptr); });
+  emulated_stream(stream).launch([=] { cpu_kernels().add(values, count, sum, nullptr); });
 }
 
-/// Returns kernels that launch those of the processor.
+/// Returns kernels that launch the kernels of the processor.
 const KernelTable& emulated_kernels() {
   static const KernelTable kernels{launch_gemm, cpu_kernels().gemm_workspace_floats, launch_add};
   return kernels;
 }
 
-/// Memory of the device: pages that are readable and writable, or neither.
+/// Memory of the device: pages that are both readable and writable, or neither.
 class Pages {
  public:
   std::byte* acquire(std::size_t bytes) {
@@ -79,7 +79,7 @@ class Pages {
   bool has(const void* memory) const { return find(memory) != blocks_.end(); }
   void open() { protect(PROT_READ | PROT_WRITE); }
   void close() { protect(PROT_NONE); }
-  /// Opens or closes the block around `memory`, if there is one.
+  /// Opens the block around `memory`, if there is one.
   void open(const void* memory) { protect(memory, PROT_READ | PROT_WRITE); }
   void close(const void* memory) { protect(memory, PROT_NONE); }
 
@@ -106,14 +106,14 @@ class Pages {
     return place < block->first + block->second ? block : blocks_.end();
   }
 
-  Blocks blocks_;  // by begin, with their bytes
+  Blocks blocks_;  // bytes of a block, by its begin
   std::int64_t bytes_ = 0;
 };
 
 class EmulatedDevice final : public Device {
  public:
   EmulatedDevice() {
-    constexpr std::size_t kLaunches = 4096;  // between two waits, of small cases
+    constexpr std::size_t kLaunches = 4096;  // more than small cases have between two waits
     stream_.reserve(kLaunches);
     const StreamOrder order = emulated_stream_order();
     if (order == StreamOrder::eager) stream_.at_launch([this] { run(stream_.size()); });
@@ -135,7 +135,7 @@ class EmulatedDevice final : public Device {
 
   void copy(void* to, const void* from, std::size_t bytes) override {
     synchronise();
-    wait();  // also for work that is not counted
+    wait();  // waits also for work that is not counted
     pages_.open(to);
     pages_.open(from);
     copy_on_host(to, from, bytes);
@@ -171,10 +171,10 @@ class EmulatedDevice final : public Device {
     run(stream_.size());
   }
 
-  /// Runs the first `count` of launched work.
+  /// Runs the first `count` pending launches.
   void run(std::size_t count) {
     if (count == 0) return;
-    const HeapWatchScope unwatched(nullptr);  // the emulation's: a kernel has no heap
+    const HeapWatchScope unwatched(nullptr);  // memory of the emulation: a kernel has no heap
     struct Open {
       explicit Open(Pages& pages) : pages(pages) { pages.open(); }
       ~Open() { pages.close(); }
@@ -201,7 +201,7 @@ class EmulatedDevice final : public Device {
   void release(std::byte* block, MemorySpace space) noexcept override {
     try {
       wait();
-    } catch (const std::exception&) {  // reported by the next wait instead
+    } catch (const std::exception&) {  // the next wait reports the failure instead
     }
     if (space == MemorySpace::device) {
       pages_.release(block);
@@ -219,7 +219,7 @@ class EmulatedDevice final : public Device {
 
 void EmulatedStream::run(std::size_t count) {
   std::vector<std::function<void()>> kernels;
-  kernels.reserve(pending_.capacity());  // room for the next ones
+  kernels.reserve(pending_.capacity());  // room for the next launches
   kernels.swap(pending_);
   for (std::size_t k = 0; k < count; ++k) kernels[k]();
   for (std::size_t k = count; k < kernels.size(); ++k) pending_.push_back(std::move(kernels[k]));

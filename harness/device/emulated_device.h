@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emulated GPU on the processor, as strict as a GPU can be: no launched work runs before the host
 // waits for it, and the host cannot access memory of the device (a page fault) except through
-// copies. So missing waits and misused pointers are found without a GPU.
+// copies. It finds missing waits and misused pointers without a GPU.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,12 @@
 
 namespace lossgrid {
 
-/// When launched work runs: at a wait of the host, at its launch, or a part of it at each launch,
-/// as a GPU may. Right code has the same results.
+/// Time at which launched work runs: at a wait of the host (late), at its launch (eager), or some
+/// pending work at each launch (by_parts). A GPU may do any of these; right code has the same
+/// results with all.
 enum class StreamOrder { late, eager, by_parts };
 
-/// Returns the order of emulated devices that are made from now on. Tests set it.
+/// Returns the order for emulated devices that are made from now on. Tests set it.
 inline StreamOrder& emulated_stream_order() {
   static StreamOrder order = StreamOrder::late;
   return order;
@@ -33,10 +34,11 @@ class EmulatedStream {
   void at_launch(std::function<void()> f) { at_launch_ = std::move(f); }
   bool idle() const { return pending_.empty(); }
   std::size_t size() const { return pending_.size(); }
-  /// Makes room for launches, which then take no memory from the heap of a phase that is watched.
+  /// Reserves room for launches, so that they take no memory from the heap in a phase that is
+  /// watched.
   void reserve(std::size_t launches) { pending_.reserve(launches); }
-  /// Runs the first `count` of launched work, in order. An exception of a kernel passes through;
-  /// the later ones are dropped.
+  /// Runs the first `count` pending launches, in order. An exception of a kernel is passed on and
+  /// drops the launches behind it.
   void run(std::size_t count);
 
  private:

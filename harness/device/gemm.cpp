@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices on the processor, by oneDNN. No state is kept between calls but oneDNN's own
+// Products of matrices on the processor, by oneDNN. No state is kept between calls except oneDNN's
 // cache of compiled kernels, which all threads share. Memory that oneDNN takes while it multiplies
-// (packed blocks of the factors) is not accounted to a device. The threads of a product are those
-// of rank_threads.h.
+// (packed blocks of the factors) is not accounted to a device. A product uses the threads of the
+// rank (rank_threads.h).
 #include "harness/device/gemm.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kPanelFloats = std::int64_t{1} << 20;
 constexpr std::int64_t kLeastPanelWidth = 16;  // below it, vectors and registers stay half empty
 
-/// Returns the width of a panel: panels are ranges of the longer one of n and k.
+/// Returns the width of a panel, a range of the longer dimension of n and k.
 std::int64_t panel_width(std::int64_t n, std::int64_t k) {
   return std::max(kLeastPanelWidth, kPanelFloats / std::min(n, k));
 }
@@ -42,13 +42,13 @@ bool is_possible(const Gemm& product) {
          a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && stride >= n;
 }
 
-dnnl::memory::data_type type_of(DType dtype) {
+dnnl::memory::data_type dnnl_type(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
 dnnl::memory::desc describe(const Matrix& factor, std::int64_t rows, std::int64_t columns) {
   using Dims = dnnl::memory::dims;
-  return {Dims{rows, columns}, type_of(factor.dtype),
+  return {Dims{rows, columns}, dnnl_type(factor.dtype),
           factor.transposed ? Dims{1, factor.stride} : Dims{factor.stride, 1}};
 }
 
@@ -80,10 +80,11 @@ void multiply_primitive(const Gemm& product) {
   }
 }
 
-/// Returns true for large products that dnnl_sgemm is slow at. It copies a transposed right factor
-/// as a whole before it starts, which costs up to half of the time with few rows, and falls to half
-/// its rate for a transposed left factor with a long sum; the primitive does neither, and is a
-/// tenth slower elsewhere. Compiling a primitive for a shape pays off for large products only.
+/// Returns true for large products for which dnnl_sgemm is slow. dnnl_sgemm copies a whole
+/// transposed right factor before it starts, which costs up to half of the time with few rows, and
+/// falls to half its rate for a transposed left factor with a long sum. The primitive does neither,
+/// and is a tenth slower for other products. Compiling a primitive for a shape pays off for large
+/// products only.
 bool primitive_is_faster(const Gemm& product) {
   constexpr double kLarge = 0x1p26;
   const double multiplications = static_cast<double>(product.m) * static_cast<double>(product.n) *
@@ -120,7 +121,7 @@ void multiply_converted(const Gemm& whole, float* panel) {
   const bool along_k = whole.k >= whole.n;
   const std::int64_t extent = std::max(whole.n, whole.k);
   const std::int64_t width = panel_width(whole.n, whole.k);
-  const bool whole_rows = along_k != whole.b.transposed;  // as b is stored
+  const bool whole_rows = along_k != whole.b.transposed;  // a panel is whole stored rows of b
   const auto* b = static_cast<const bf16*>(whole.b.data);
   for (std::int64_t begin = 0; begin < extent; begin += width) {
     Gemm part = whole;
@@ -152,7 +153,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
                     product.a.stride, product.b.stride, product.stride, workspace.size(), needed));
   }
   if (product.m == 0 || product.n == 0) return;
-  const HeapWatchScope unwatched(nullptr);  // oneDNN's own
+  const HeapWatchScope unwatched(nullptr);  // memory of oneDNN
   if (product.k == 0) {                     // an empty sum
     for (std::int64_t row = 0; row < product.m && !product.accumulate; ++row) {
       std::fill_n(product.c + row * product.stride, product.n, 0.0f);

@@ -36,15 +36,15 @@ struct Gemm {
   float alpha = 1;
   bool accumulate = false;
   void* stream = nullptr;  // Device::stream() of the memory
-  // On GPUs, where the result goes in place of c, with the same stride: every sum is rounded once.
-  // Not with `accumulate`.
+  // Result in place of c, with the same stride, on GPUs: every sum is rounded once. Not with
+  // `accumulate`.
   bf16* rounded = nullptr;
 
-  /// Returns the multiplications and additions.
+  /// Returns the number of multiplications and additions.
   std::int64_t flops() const { return 2 * m * n * k; }
 };
 
-/// Throws internal for a product that rounds and accumulates.
+/// Throws internal for a product that both rounds and accumulates.
 void require_right_result(const Gemm& product);
 
 /// Ways to multiply bf16 factors.
@@ -53,30 +53,31 @@ enum class Bf16Gemm { native, converted };
 /// Measured rates of products of the size of a chunk, with the threads of the first caller.
 struct Bf16GemmRates {
   bool native_supported = false;
-  double native_flops = 0;     // per second; 0 if not supported
-  double converted_flops = 0;  // conversion of b included
+  double native_flops = 0;     // FLOPs per second; 0 if not supported
+  double converted_flops = 0;  // FLOPs per second, conversion of b included
   Bf16Gemm faster() const {
     return native_supported && native_flops > converted_flops ? Bf16Gemm::native
                                                               : Bf16Gemm::converted;
   }
 };
 
-/// Returns the rates, measured at the first call, then the same for the life of the process.
+/// Returns the rates, which the first call of the process measures.
 const Bf16GemmRates& bf16_gemm_rates();
 
-/// Returns "oneDNN 2.6.3, avx512_core_bf16": the version and its instructions on this processor.
+/// Returns the version and the instructions in use on this processor: "oneDNN 2.6.3,
+/// avx512_core_bf16".
 std::string gemm_library();
 
 /// Kernels of a device for whole matrices, called by implementations. Products of Device::kernels()
 /// count their FLOPs (device_work.h).
 struct KernelTable {
-  /// Multiplies. `workspace` holds at least gemm_workspace_floats of the same product; empty if
-  /// that is 0. Throws internal on impossible arguments, unsupported if the processor has no native
-  /// product.
+  /// Computes a product. `workspace` holds at least gemm_workspace_floats floats for the product,
+  /// none if that is 0. Throws internal on impossible arguments, unsupported if the processor has
+  /// no native product.
   void (*gemm)(const Gemm& product, std::span<float> workspace);
   /// Returns the floats of workspace for a product with factors of these dtypes.
   std::int64_t (*gemm_workspace_floats)(DType a, DType b, std::int64_t n, std::int64_t k);
-  /// Adds sum[k] += values[k], k < count, with the threads of products, or on `stream`.
+  /// Computes sum[k] += values[k], k < count, with the threads of matrix products, or on `stream`.
   void (*add)(const float* values, std::int64_t count, float* sum, void* stream);
 };
 

@@ -20,7 +20,7 @@ constexpr int kSmClock = 1;
 constexpr int kMemoryClock = 2;
 constexpr int kGpuTemperature = 0;
 
-/// By bit, from the lowest.
+/// Names of the bits, from the lowest.
 constexpr std::array kLimits{"gpu_idle",
                              "applications_clocks_setting",
                              "sw_power_cap",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuState: clocks, power and temperature of a GPU at a moment, and what keeps its clocks down, by
-// NVIDIA's management library (NVML), which is loaded at run time. Times of a GPU mean nothing
-// without them: an idle one has a fifth of its clock, and a hot one less than a cool one.
+// GpuState: clocks, power and temperature of a GPU at a moment, and the limits that keep its clocks
+// down, by NVIDIA's management library (NVML), which is loaded at run time. Times of a GPU mean
+// nothing without its state: an idle GPU runs at a fifth of its clock, and a hot GPU slower than a
+// cool one.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +22,17 @@ struct GpuState {
   std::int64_t memory_mhz = 0;
   std::int64_t milliwatts = 0;
   std::int64_t celsius = 0;
-  std::int64_t limits = 0;  // bits of NVML, "clocks event reasons" but the one for idle
+  std::int64_t limits = 0;  // bits of NVML's "clocks event reasons", without the bit for idle
 };
 
-/// Returns what the bits of GpuState::limits stand for, as nvidia-smi names them: "sw_power_cap".
+/// Returns the names of the bits of GpuState::limits as in nvidia-smi: "sw_power_cap".
 std::vector<std::string> names_of_limits(std::int64_t limits);
 
 /// The GPU of a rank as NVML sees it.
 class GpuMonitor {
  public:
-  /// Finds the GPU by its UUID, 32 hexadecimal digits. Throws unsupported with a reason: no
-  /// library, one that lacks a function, a GPU that it does not know.
+  /// Finds the GPU by its UUID, 32 hexadecimal digits. Throws unsupported with the reason: no
+  /// library, a library that lacks a function, or a GPU that is unknown to it.
   explicit GpuMonitor(const std::string& uuid);
   ~GpuMonitor();
 
@@ -43,10 +44,10 @@ class GpuMonitor {
   const std::unique_ptr<Nvml> nvml_;
 };
 
-/// The states of a timing at its rounds, or the reason why there are none.
+/// States of a GPU at the rounds of a timing, or the reason why they are missing.
 struct GpuStates {
   std::vector<GpuState> by_round;
-  std::string missing_reason;  // empty: there are some, or there is no GPU
+  std::string missing_reason;  // empty if states exist or there is no GPU
 };
 
 }  // namespace lossgrid

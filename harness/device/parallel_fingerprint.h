@@ -13,8 +13,8 @@
 
 namespace lossgrid {
 
-/// Returns the fingerprint of `bytes`. A `tensor` that names them makes sums of fingerprints depend
-/// on which is which.
+/// Returns the fingerprint of `bytes`. A different `tensor` number for each tensor makes a sum of
+/// fingerprints depend on which tensor has which bytes.
 inline std::uint64_t parallel_fingerprint(std::span<const std::byte> bytes,
                                           std::uint64_t tensor = 0) {
   constexpr std::size_t kBlockBytes = std::size_t{1} << 20;

@@ -7,7 +7,7 @@
 namespace lossgrid {
 
 /// Returns the bytes of the largest cache of core 0, from /sys/devices/system/cpu, else from
-/// sysconf; 32 MiB if neither knows. Read once.
+/// sysconf; 32 MiB if neither has it. Read once.
 std::int64_t processor_cache_bytes();
 
 }  // namespace lossgrid

@@ -25,7 +25,7 @@ class ArenaLayout {
     std::size_t size;
   };
 
-  /// Adds a row-major array; `dtype` as protocol_name has it.
+  /// Adds a row-major array; `dtype` is a name as returned by protocol_name.
   void add(const std::string& name, const std::string& dtype, std::size_t element_bytes,
            const std::vector<std::int64_t>& shape) {
     constexpr std::size_t kAlignment = 64;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "external/conventions_text.h"
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -28,6 +30,12 @@ void require_known(const nlohmann::json& given, const char* key,
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     throw Error(ErrorCode::bad_input, unknown_name_message(key, word, known));
   }
+}
+
+/// True if the problem has these facts.
+bool has_facts(const nlohmann::json& problem, const nlohmann::json& facts) {
+  return std::all_of(facts.items().begin(), facts.items().end(),
+                     [&](const auto& fact) { return problem.at(fact.key()) == fact.value(); });
 }
 
 std::vector<std::string> words_of_plugins(const std::string& key) {
@@ -55,6 +63,20 @@ const std::vector<std::string>& listed_words(const std::string& key) {
     return words;
   }();
   return all.at(key);
+}
+
+std::optional<std::string> refusal(const nlohmann::json& problem,
+                                   const std::function<bool(const std::string&)>& takes) {
+  for (const Json& entry : conventions()["refusals"]) {
+    const std::string word = entry["word"];
+    if (takes(word) || !has_facts(problem, entry.value("where", Json::object())) ||
+        has_facts(problem, entry["unless"])) {
+      continue;
+    }
+    const std::string reason = entry["reason"];
+    return fmt::format("{}: takes=\"{}\"", reason, word);
+  }
+  return std::nullopt;
 }
 
 void require_plugin_words(const nlohmann::json& declaration) {

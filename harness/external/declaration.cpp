@@ -12,7 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the value of `key`, one of its words; the first if it is missing.
+/// Returns the value of `key`, which must be one of the key's words; the first word if the value is
+/// missing.
 std::string word(const nlohmann::json& json, const char* key) {
   const std::vector<std::string>& words = convention_words(key);
   const std::string value = json.value(key, words.front());
@@ -27,8 +28,8 @@ bool contains(const nlohmann::json& json, const char* key, const char* name) {
   return list != json.end() && std::find(list->begin(), list->end(), name) != list->end();
 }
 
-/// Returns the words of a list, each of which it may have.
-std::set<std::string, std::less<>> words_of(const nlohmann::json& json, const char* key) {
+/// Returns the words of a list. Each must be an allowed word of the list.
+std::set<std::string, std::less<>> read_words(const nlohmann::json& json, const char* key) {
   const std::vector<std::string>& known = listed_words(key);
   std::set<std::string, std::less<>> out;
   for (const std::string word : json.value(key, nlohmann::json::array())) {
@@ -90,8 +91,8 @@ ExternalDeclaration declaration_from(const nlohmann::json& json) {
     out.overwrites_logits = contains(json, "overwrites", "logits");
     out.padding = {multiple(json, "sequence_multiple"), multiple(json, "pack_multiple")};
     out.serial_adds = static_cast<int>(multiple(json, "serial_adds", kSerialAddsOfLanes));
-    out.rounds = words_of(json, "rounds");
-    out.takes = words_of(json, "takes");
+    out.rounds = read_words(json, "rounds");
+    out.takes = read_words(json, "takes");
     out.has_chunks = json.value("has_chunks", false);
     out.has_supports = json.value("has_supports", false);
     out.has_cost = json.value("has_cost", false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `DeclaredCost`: the cost of an external implementation on one rank by its user's model (`cost=`
-// of the decorator; python/PROTOCOL.md, COST).
+// `DeclaredCost`: the cost of an external implementation on one rank, predicted by its user's model
+// (`cost=` of the decorator; python/PROTOCOL.md, COST).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ struct DeclaredCost {
   PhasePrediction backward;
 };
 
-/// Reads the answer of a launcher. Throws rank_failed for one that is not of the protocol.
+/// Reads the answer of a launcher. Throws rank_failed for an answer that breaks the protocol.
 DeclaredCost declared_cost_from(const nlohmann::json& answer);
 
 /// Adds the prediction of a phase to `cost`: calls of collectives over tp and cp, and the peak.

@@ -16,27 +16,28 @@
 namespace lossgrid {
 namespace {
 
-// Local to a function: registration happens during static initialisation of another file.
+// Local to a function, because registration happens during static initialisation of another file.
 ExternalMaker::Make& maker() {
   static ExternalMaker::Make make;
   return make;
 }
 
 /// Returns a value in the form of `--impl`.
-std::string text_of(const nlohmann::json& value) {
+std::string option_text(const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::vector<std::string> texts_of(const std::vector<nlohmann::json>& values) {
+std::vector<std::string> option_texts(const std::vector<nlohmann::json>& values) {
   std::vector<std::string> texts;
-  for (const nlohmann::json& value : values) texts.push_back(text_of(value));
+  for (const nlohmann::json& value : values) texts.push_back(option_text(value));
   return texts;
 }
 
-std::map<std::string, std::vector<std::string>> offers_of(const ExternalDeclaration& declaration) {
+std::map<std::string, std::vector<std::string>> offered_texts(
+    const ExternalDeclaration& declaration) {
   std::map<std::string, std::vector<std::string>> offers;
-  for (const auto& [option, values] : declaration.offers) offers[option] = texts_of(values);
+  for (const auto& [option, values] : declaration.offers) offers[option] = option_texts(values);
   return offers;
 }
 
@@ -46,8 +47,8 @@ void require_offered(const ExternalDeclaration& declaration, const std::string& 
   if (found == declaration.offers.end()) return;
   const std::vector<nlohmann::json>& values = found->second;
   if (std::find(values.begin(), values.end(), value) != values.end()) return;
-  throw_bad_input("option {} = {} is not one that '{}' offers: {}", option, text_of(value),
-                  declaration.name, join(texts_of(values), ", "));
+  throw_bad_input("option {} = {} is not one that '{}' offers: {}", option, option_text(value),
+                  declaration.name, join(option_texts(values), ", "));
 }
 
 struct Loaded {
@@ -78,11 +79,11 @@ void add_entry(const Loaded& loaded, const std::string& name, ImplementationKind
                               return loaded.make(options);
                             }};
   entry.file = loaded.declaration.file;
-  entry.offers = offers_of(loaded.declaration);
+  entry.offers = offered_texts(loaded.declaration);
   entry.load_flags = loaded.load_flags;
   entry.unchanged = unchanged;
   entry.make_mutant = [loaded](const std::string& mutant, const ImplementationOptions& options) {
-    return loaded.with(change_of(mutant)).make(options);
+    return loaded.with(mutant_change(mutant)).make(options);
   };
   register_implementation(std::move(entry));
 }
@@ -178,7 +179,7 @@ std::vector<UserMutant> register_user_mutants(const std::string& name) {
   if (found == all_loaded().end()) throw_bad_input("'{}' was not loaded", name);
   const std::vector<UserMutant> mutants =
       user_mutants(found->declaration, found->runtime->learned_calls());
-  const std::string control = control_of(name);
+  const std::string control = control_name(name);
   for (const UserMutant& mutant : mutants) {
     add_entry(found->with(mutant.change), mutant.name, ImplementationKind::mutant, mutant.what,
               control);

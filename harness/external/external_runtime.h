@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ExternalRuntime`: the place where user code runs, behind the requests and answers of
-// python/PROTOCOL.md: worker processes (worker.h), or this process (plugin/plugin_runtime.h).
-// `ExternalSession`: one plan there, of one rank and its thread.
+// `ExternalRuntime`: the place where user code runs, worker processes (worker.h) or this process
+// (plugin/plugin_runtime.h), behind the requests and answers of python/PROTOCOL.md.
+// `ExternalSession`: one plan in a runtime, for one rank and its thread.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ namespace lossgrid {
 class ExternalSession {
  public:
   virtual ~ExternalSession() = default;
-  /// Runs the user's code for a `forward` or a `backward` and returns the answer. `doing`: for
-  /// messages, "forward of 'mine'". Collective. Throws rank_failed with the code's own reason,
-  /// process_died, not_enough_memory, timeout, or aborted.
+  /// Runs the user's code for a `forward` or a `backward` and returns the answer. `doing` is for
+  /// messages: "forward of 'mine'". Collective. Throws rank_failed with the reason of the user's
+  /// code, process_died, not_enough_memory, timeout or aborted.
   virtual nlohmann::json ask(const nlohmann::json& request, const std::string& doing) = 0;
-  /// Does LossPlan::end().
+  /// Implements LossPlan::end().
   virtual std::optional<std::string> end() = 0;
 };
 
-/// Subject of a plan; what it refers to outlives the plan.
+/// Subject of a plan. Everything it refers to must outlive the plan.
 struct PlanRequest {
   std::string implementation;
   nlohmann::json options;
-  nlohmann::json problem;  // without a rank
+  nlohmann::json problem;  // problem without a rank
   const SharedArrays& arrays;
 };
 
@@ -40,7 +40,8 @@ class ExternalRuntime {
  public:
   virtual ~ExternalRuntime() = default;
 
-  /// Asks the user's functions about a problem. Throw rank_failed, timeout or process_died.
+  /// The following functions ask the user's functions about a problem. They throw rank_failed,
+  /// timeout or process_died.
   virtual std::optional<SkipReason> unsupported(const std::string& implementation,
                                                 const nlohmann::json& options,
                                                 const nlohmann::json& problem) = 0;
@@ -49,7 +50,7 @@ class ExternalRuntime {
   virtual DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,
                             const nlohmann::json& problem) = 0;
 
-  /// Begins a plan. Collective; throws as ExternalSession::ask.
+  /// Begins a plan. Collective. Throws the errors of ExternalSession::ask.
   virtual std::unique_ptr<ExternalSession> begin(const RankContext& context,
                                                  PlanRequest request) = 0;
 

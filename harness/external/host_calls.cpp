@@ -32,7 +32,7 @@ PayloadFile::~PayloadFile() {
 std::byte* PayloadFile::map(std::size_t bytes) {
   if (bytes <= bytes_) return memory_;
   struct stat now {};
-  // A page beyond the end would be a SIGBUS.
+  // Access to a page beyond the end of the file would raise SIGBUS.
   if (fstat(file_.get(), &now) != 0 || static_cast<std::size_t>(now.st_size) < bytes) {
     throw Error(ErrorCode::rank_failed, "payloads of a collective are longer than their file");
   }
@@ -89,7 +89,7 @@ nlohmann::json HostCalls::make(const nlohmann::json& call) {
     throw Error(ErrorCode::rank_failed, fmt::format("a collective of {} elements", count));
   }
   const std::size_t bytes = count * size_of(dtype);
-  // The sent elements, and behind them the received ones where the two differ.
+  // Sent elements, followed by received elements if the operation does not work in place.
   std::byte* const sent = payloads_.map((size + 1) * bytes);
   switch (collective) {
     case Collective::all_reduce:

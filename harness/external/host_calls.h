@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-/// A memory file of payloads as one side maps it.
+/// Memory file of payloads, as mapped by one side.
 class PayloadFile {
  public:
   explicit PayloadFile(Descriptor file) : file_(std::move(file)) {}
@@ -22,9 +22,9 @@ class PayloadFile {
   PayloadFile& operator=(const PayloadFile&) = delete;
 
   int descriptor() const { return file_.get(); }
-  /// Maps at least `bytes`, which the file has to have. Throws rank_failed.
+  /// Maps at least `bytes`. Throws rank_failed if the file is shorter.
   std::byte* map(std::size_t bytes);
-  /// Extends the file first. Throws not_enough_memory.
+  /// Extends the file to at least `bytes`, then maps it. Throws not_enough_memory.
   std::byte* extend(std::size_t bytes);
 
  private:
@@ -35,11 +35,12 @@ class PayloadFile {
 
 class HostCalls {
  public:
-  /// `stage_part`: the ranks of a dp rank. Collective over context.stage.
+  /// `stage_part` is the number of ranks of the stage with the same dp rank. Collective over
+  /// context.stage.
   HostCalls(const RankContext& context, int stage_part);
 
   int descriptor() const { return payloads_.descriptor(); }
-  /// Makes the collective on the payloads and returns the answer.
+  /// Makes the requested collective on the payloads and returns the answer.
   nlohmann::json make(const nlohmann::json& call);
 
  private:

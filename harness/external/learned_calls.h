@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `LearnedCalls`: the collectives that external implementations made in trials, in their order, and
-// which of them return an entropy without a gradient. Mutants are made from them. Any thread may
+// `LearnedCalls`: the collectives that external implementations made in trials, in order, and the
+// implementations whose entropy has no gradient. Mutants are made from these calls. Any thread may
 // call.
 #pragma once
 
@@ -25,14 +25,14 @@ class LearnedCalls {
  public:
   using Calls = std::vector<LearnedCall>;
 
-  /// Records the calls of a phase; the longest list is kept.
+  /// Records the calls of a phase, of which the longest list is kept.
   void see(const std::string& implementation, const std::string& phase, Calls calls) {
     const std::lock_guard lock(mutex_);
     Calls& longest = calls_[{implementation, phase}];
     if (calls.size() > longest.size()) longest = std::move(calls);
   }
 
-  /// Records an implementation whose entropy has no graph to go back through.
+  /// Records an implementation whose entropy has no graph for a backward.
   void see_entropy_without_graph(const std::string& implementation) {
     const std::lock_guard lock(mutex_);
     entropy_without_graph_.insert(implementation);
@@ -43,7 +43,7 @@ class LearnedCalls {
     return entropy_without_graph_.contains(implementation);
   }
 
-  /// Returns the calls of a phase, none if it never ran.
+  /// Returns the calls of a phase; empty if the phase never ran.
   Calls of(const std::string& implementation, const std::string& phase) const {
     const std::lock_guard lock(mutex_);
     const auto found = calls_.find({implementation, phase});

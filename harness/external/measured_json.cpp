@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns object[key], an empty array if that is missing or null.
+/// Returns object[key]; an empty array if the key is missing or null.
 nlohmann::json listed(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_array() ? *found : nlohmann::json::array();
@@ -27,7 +27,7 @@ PhaseMeasurement phase_measurement(const nlohmann::json& answer) {
   const nlohmann::json& from = answer.at("measured");
   PhaseMeasurement measured;
   measured.time_ns = from.value("time_ns", std::int64_t{0});
-  // null if it was not requested.
+  // The peak is null if it was not requested.
   if (const auto peak = from.find("peak_bytes"); peak != from.end() && peak->is_number()) {
     measured.peak_bytes = *peak;
   }

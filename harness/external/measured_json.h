@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of MEASURED (python/PROTOCOL.md): the measurements of a phase by its worker.
+// Reader of MEASURED (python/PROTOCOL.md): a worker's measurements of a phase.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,10 +17,10 @@ double number_in(const nlohmann::json& value);
 PhaseMeasurement phase_measurement(const nlohmann::json& answer);
 
 /// Reads the report of an engine from the answer to its train step. Throws bad_input for a slice
-/// that lies outside of the `elements` of the weight.
+/// outside of the `elements` elements of the weight.
 StepReport step_report(const nlohmann::json& answer, std::int64_t elements);
 
-/// Reads the calls one by one from the same answer; none if they were not requested.
+/// Reads the single calls from the same answer; empty if they were not requested.
 LearnedCalls::Calls calls_in(const nlohmann::json& answer);
 
 }  // namespace lossgrid

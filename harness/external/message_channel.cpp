@@ -29,7 +29,7 @@ std::string framed(const nlohmann::json& message) {
   return frame + text;
 }
 
-std::uint32_t length_of(const std::string& frame) {
+std::uint32_t frame_length(const std::string& frame) {
   std::uint32_t length = 0;
   for (std::size_t k = 0; k < kLengthBytes; ++k) {
     length |= static_cast<std::uint32_t>(static_cast<unsigned char>(frame[k])) << (8 * k);
@@ -69,7 +69,7 @@ bool MessageChannel::send(const nlohmann::json& message, std::initializer_list<i
 
 std::optional<nlohmann::json> MessageChannel::take_message() {
   if (received_.size() < kLengthBytes) return std::nullopt;
-  const std::uint32_t length = length_of(received_);
+  const std::uint32_t length = frame_length(received_);
   if (length > kMostBytes) {
     throw Error(ErrorCode::rank_failed, fmt::format("a worker sent a message of {} bytes, at most "
                                                     "{} are allowed",

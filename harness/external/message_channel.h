@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `MessageChannel`: one end of a stream of messages between this process and a worker
-// (python/PROTOCOL.md): JSON in UTF-8 after its length, and file descriptors beside it. One thread
+// (python/PROTOCOL.md): JSON in UTF-8 after its length, accompanied by file descriptors. One thread
 // uses an object at a time.
 #pragma once
 
@@ -26,8 +26,8 @@ class MessageChannel {
   /// Sends the whole message. Returns false if the other side is gone.
   bool send(const nlohmann::json& message, std::initializer_list<int> descriptors = {});
 
-  /// Returns the next message, nullopt if it is not complete within `patience`. Throws rank_failed
-  /// for bytes that are no message of the protocol.
+  /// Returns the next message; nullopt if it is not complete within `patience`. Throws rank_failed
+  /// for bytes that are not a message of the protocol.
   std::optional<nlohmann::json> receive(std::chrono::milliseconds patience);
 
   /// Returns the descriptors that came with the messages so far.
@@ -38,7 +38,7 @@ class MessageChannel {
 
  private:
   std::optional<nlohmann::json> take_message();
-  /// Receives what is there: the count of bytes as recv returns it.
+  /// Receives available bytes. Returns the result of recv.
   ssize_t receive_bytes(std::span<char> bytes);
 
   Descriptor socket_;
@@ -47,7 +47,7 @@ class MessageChannel {
   bool is_closed_ = false;
 };
 
-/// Returns two connected ends, neither of which an exec inherits. Throws io.
+/// Returns two connected ends, both closed by an exec. Throws io.
 std::pair<Descriptor, Descriptor> make_socket_pair();
 
 }  // namespace lossgrid

@@ -27,8 +27,8 @@ const char* filtered_targets(const Sampling& sampling) {
   return sampling.zeroes_targets ? "zero" : "drop";
 }
 
-/// Returns a case with the head that the objective is about.
-CaseSpec head_of(const LossProblem& problem) {
+/// Returns a case with the head of the objective.
+CaseSpec case_with_head(const LossProblem& problem) {
   CaseSpec spec;
   spec.head = problem.objective.needs().head;
   return spec;
@@ -42,16 +42,19 @@ nlohmann::json problem_json(const LossProblem& problem) {
   const ObjectiveOptions usual = with_all_options({problem.objective_spec.kind, {}}).options;
   for (const auto& [name, text] : with_all_options(problem.objective_spec).options) {
     objective[name] = nlohmann::json::parse(text);
-    const auto found = usual.find(name);  // some options come with others
+    const auto found = usual.find(name);  // some options only exist with others
     const bool is_usual =
         found != usual.end() && objective[name] == nlohmann::json::parse(found->second);
     if (!is_usual) changed.push_back(name);
   }
   const PackedBatch& batch = problem.batch;
   const bool by_id = problem.head.layout == WeightLayout::vocab_hidden;
+  const CpLayoutRules& layout = rules_of(problem.grid.cp_layout);
+  const nlohmann::json cut{
+      {"sequences", layout.cuts_sequences}, {"rounds", layout.rounds}, {"turns", layout.turns}};
   return {{"grid", {{"tp", problem.grid.tp}, {"cp", problem.grid.cp}, {"dp", problem.grid.dp}}},
           {"vocab", problem.vocab},
-          {"head", find_case_key("head")->get(head_of(problem))},
+          {"head", find_case_key("head")->get(case_with_head(problem))},
           {"hidden", problem.head.hidden},
           {"dtype", protocol_name(problem.dtype)},
           {"logit_scale", problem.transform.scale},
@@ -65,7 +68,8 @@ nlohmann::json problem_json(const LossProblem& problem) {
           {"lm_head_bias", problem.head.has_bias},
           {"weight_layout", by_id ? "vocab_hidden" : "hidden_vocab"},
           {"sequence_parallel", problem.grid.sp},
-          {"cp_layout", name(problem.grid.cp_layout)},
+          {"cp_layout", layout.name},
+          {"cp_cut", cut},
           {"device", traits_of(problem.backend).tensor_device},
           {"sequences", batch.sequences()},
           {"tokens", batch.tokens()},

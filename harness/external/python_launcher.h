@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of launchers of Python files: an interpreter with the package of lossgrid.
+// Launcher program for Python files: an interpreter with the package of lossgrid.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace lossgrid {
 
-/// Returns the program of `python` (in PATH, or a path) with the package in PYTHONPATH. Throws
-/// bad_input if there is no package.
+/// Returns the program that runs `python` (in PATH, or a path) with the package in PYTHONPATH.
+/// Throws bad_input if the package is not found.
 WorkerProgram python_program(const std::string& python);
 
 /// Returns the folder with the Python package: beside or above the executable, or in the
-/// installation. Throws bad_input if there is none.
+/// installation. Throws bad_input if the package is not found.
 std::string python_package_folder();
 
 }  // namespace lossgrid

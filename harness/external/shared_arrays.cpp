@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kFloat = sizeof(float);
 constexpr std::size_t kInt = sizeof(std::int64_t);
 
-/// Sets rows to zero that have an element that `is_poison` names among their first `own` columns.
+/// Sets rows to zero for which `is_poison` holds for an element in the first `own` columns.
 template <typename T, typename F>
 void clear_poisoned_rows(std::span<T> matrix, std::int64_t columns, std::int64_t own,
                          F&& is_poison) {
@@ -27,7 +27,7 @@ void clear_poisoned_rows(std::span<T> matrix, std::int64_t columns, std::int64_t
   }
 }
 
-/// Calls f(row of the padded pack, token of the batch).
+/// Calls f(row of the padded pack, token of the batch) for each token.
 template <typename F>
 void for_each_token(const PackedBatch& batch, F&& f) {
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
@@ -39,7 +39,7 @@ void for_each_token(const PackedBatch& batch, F&& f) {
   }
 }
 
-std::string name_of(int token_input) {
+std::string input_name(int token_input) {
   return std::string(name(static_cast<TokenInput>(token_input)));
 }
 
@@ -115,8 +115,8 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
   }
   for (int k = 0; k < kTokenInputs; ++k) {
     if (batch.inputs[static_cast<std::size_t>(k)].empty()) continue;
-    layout_.add("rows." + name_of(k), "float32", kFloat, {problem_.rows()});
-    layout_.add("tokens." + name_of(k), "float32", kFloat, {problem_.rows()});
+    layout_.add("rows." + input_name(k), "float32", kFloat, {problem_.rows()});
+    layout_.add("tokens." + input_name(k), "float32", kFloat, {problem_.rows()});
   }
 
   std::vector<std::string> outputs;
@@ -124,7 +124,7 @@ void SharedArrays::lay_out(std::int64_t out_rows) {
   if (declaration_.returns_entropy) outputs.emplace_back("entropy");
   for (const std::string& name : outputs) {
     layout_.add("out." + name, "float32", kFloat, {out_rows});
-    layout_.add("upstream." + name, "float32", kFloat, {out_rows});  // zeros until it is written
+    layout_.add("upstream." + name, "float32", kFloat, {out_rows});  // zeros until written
   }
 }
 
@@ -156,12 +156,12 @@ void SharedArrays::write_batch() {
   for (int k = 0; k < kTokenInputs; ++k) write_token_input(k);
 }
 
-/// Writes 0 to rows that nothing trains on: their values in the batch are poison.
+/// Writes 0 to rows without a trained token, whose values in the batch are poison.
 void SharedArrays::write_token_input(int k) {
   if (problem_.batch.inputs[static_cast<std::size_t>(k)].empty()) return;
   const std::vector<float>& values = pack_.inputs[static_cast<std::size_t>(k)];
-  const auto rows = array<float>("rows." + name_of(k));
-  const auto tokens = array<float>("tokens." + name_of(k));
+  const auto rows = array<float>("rows." + input_name(k));
+  const auto tokens = array<float>("tokens." + input_name(k));
   for (std::size_t r = 0; r < values.size(); ++r) {
     if (!pack_.valid[r]) continue;
     rows[r] = values[r];

@@ -19,10 +19,10 @@ namespace lossgrid {
 
 class SharedArrays {
  public:
-  /// Allocates the arrays and writes the batch. `pack`: the rows of the padded pack; `positions`:
-  /// the rows of this rank among them; `out_rows`: the number of rows of outputs; `own_ids`: that
-  /// of columns of the logits without padding. Throws not_enough_memory. The arguments outlive the
-  /// object.
+  /// Allocates the arrays and writes the batch. `pack` has the rows of the padded pack, `positions`
+  /// the places of this rank's rows in it; `out_rows` is the number of rows of outputs, `own_ids`
+  /// the number of columns of the logits without padding. Throws not_enough_memory. The arguments
+  /// must outlive the object.
   SharedArrays(const LossProblem& problem, const ExternalDeclaration& declaration,
                const ShiftedBatch& pack, const std::vector<std::int64_t>& positions,
                std::int64_t out_rows, std::int64_t own_ids);
@@ -39,13 +39,13 @@ class SharedArrays {
   }
 
   /// Copies the inputs from memory of `device`, and takes fingerprints of all arrays that the
-  /// worker may not change. Rows with values that no model gives to a loss (NaN, an infinity that
-  /// is no mask) become zero: frameworks may multiply such rows by a mask of zeros.
+  /// worker must not change. Rows with values that no model passes to a loss (NaN, an infinity that
+  /// is no mask) become zero, because frameworks may multiply such rows by a mask of zeros.
   void write_inputs(Device& device, const LossInputs& inputs);
-  /// Returns the arrays that the worker has changed since then although it may not.
+  /// Returns the arrays that the worker changed since write_inputs although it must not.
   std::vector<std::string> changed() const;
 
-  /// True if the hidden states are zeros and ones alone, so that an engine can take them for ids.
+  /// True if all hidden states are 0 or 1, so that an engine can read them as ids.
   bool holds_ids() const;
 
  private:
@@ -57,7 +57,7 @@ class SharedArrays {
   template <typename T, typename U>
   void write(const std::string& name, const std::vector<U>& values);
   std::span<std::byte> bytes_of(const std::string& name) const;
-  /// Returns fingerprints of all arrays that the worker may not change.
+  /// Returns fingerprints of all arrays that the worker must not change.
   std::map<std::string, std::uint64_t> bits() const;
 
   const LossProblem& problem_;

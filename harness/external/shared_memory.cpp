@@ -24,7 +24,7 @@ Descriptor make_memory_file(const char* name) {
 
 SharedMemory::SharedMemory(std::size_t bytes)
     : file_(memfd_create("lossgrid arena", MFD_CLOEXEC)), size_(bytes) {
-  // Allocated at once: a page that is missing later would be a SIGBUS.
+  // Allocated at once, because a page missing later would raise SIGBUS.
   const bool allocated =
       file_.valid() && posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes)) == 0;
   void* mapped = allocated

@@ -22,7 +22,7 @@ struct Frame {
   bool is_in(const char* folder) const { return path.find(folder) != std::string::npos; }
 };
 
-std::vector<Frame> frames_of(const std::string& text) {
+std::vector<Frame> read_frames(const std::string& text) {
   static const std::regex pattern(R"re(File "([^"\n]*)", line (\d+),? in ([^\n]*))re");
   std::vector<Frame> frames;
   for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
@@ -41,18 +41,23 @@ bool is_users(const Frame& frame) {
          frame.path.find('<') != 0;
 }
 
-/// Removes the oldest of `frames`, newest first, that called this package: those of a program that
-/// wraps the interpreter.
+/// Removes the frames of a program that wraps the interpreter: all frames older than the oldest
+/// frame of this package. `frames` has the newest frame first.
 void leave_out_wrapper(std::vector<Frame>& frames) {
   const auto oldest_own = std::find_if(frames.rbegin(), frames.rend(), is_own);
   if (oldest_own != frames.rend()) frames.erase(oldest_own.base(), frames.end());
 }
 
-/// Returns the place of `frames`, newest first; those before `user` are callees of the user's code.
-StackPlace place_of(const std::vector<Frame>& frames, std::vector<Frame>::const_iterator user) {
-  const auto collective = std::find_if(frames.begin(), user, [](const Frame& frame) {
+/// Returns the place in `frames`, which has the newest frame first. Frames before `user` are
+/// callees of the user's code.
+StackPlace python_place(const std::vector<Frame>& frames, std::vector<Frame>::const_iterator user) {
+  auto collective = std::find_if(frames.begin(), user, [](const Frame& frame) {
     return frame.is_in("/torch/distributed/") && !frame.path.ends_with("/c10d_logger.py");
   });
+  // A handle of the package's process group is called without torch.distributed.
+  const bool has_callee =
+      user != frames.begin() && std::prev(user)->is_in("/lossgrid/shared_group/");
+  if (collective == user && has_callee) collective = std::prev(user);
   const bool in_collective = collective != user;
   const Cause cause = in_collective ? Cause::collective : Cause::own;
   if (user == frames.begin()) return {"at " + user->text(), cause};
@@ -61,8 +66,8 @@ StackPlace place_of(const std::vector<Frame>& frames, std::vector<Frame>::const_
   return {fmt::format("in {}, called at {}", function, user->text()), cause};
 }
 
-/// Returns the newest frame in a library that is not the system's.
-StackPlace native_place_of(const std::string& stacks) {
+/// Returns the newest frame in a library that is not a system library.
+StackPlace native_place(const std::string& stacks) {
   static const std::regex pattern(
       R"re((?:^|\n)((?:[^\n(]*/)?)([^/\n(]+\.so[^/\n(]*)\(([^\n)]*)\))re");
   for (std::sregex_iterator at(stacks.begin(), stacks.end(), pattern), end; at != end; ++at) {
@@ -76,26 +81,26 @@ StackPlace native_place_of(const std::string& stacks) {
 }  // namespace
 
 StackPlace place_in_stack(const std::string& stacks) {
-  // The thread that took the signal runs the user's function; others stand before it.
+  // The thread that took the signal runs the user's function; other threads are printed before it.
   const std::size_t main_thread = stacks.find("Current thread ");
   std::vector<Frame> frames =
-      frames_of(stacks.substr(main_thread == std::string::npos ? 0 : main_thread));
-  if (frames.empty()) return native_place_of(stacks);
+      read_frames(stacks.substr(main_thread == std::string::npos ? 0 : main_thread));
+  if (frames.empty()) return native_place(stacks);
   leave_out_wrapper(frames);
   const auto user = std::find_if(frames.begin(), frames.end(), is_users);
   if (user == frames.end() && frames.front().path.ends_with("/lossgrid/messages.py")) {
     return {"while it waited for other ranks", Cause::others};
   }
-  return place_of(frames, user);
+  return python_place(frames, user);
 }
 
 Cause cause_of_traceback(const std::string& traceback) {
-  // An exception that was raised while another was handled comes last.
+  // The last traceback is an exception raised while another exception was handled.
   const std::size_t last = traceback.rfind("Traceback (most recent call last)");
-  std::vector<Frame> frames = frames_of(traceback.substr(last == std::string::npos ? 0 : last));
+  std::vector<Frame> frames = read_frames(traceback.substr(last == std::string::npos ? 0 : last));
   if (frames.empty()) return Cause::own;
   std::reverse(frames.begin(), frames.end());
-  return place_of(frames, std::find_if(frames.begin(), frames.end(), is_users)).cause;
+  return python_place(frames, std::find_if(frames.begin(), frames.end(), is_users)).cause;
 }
 
 }  // namespace lossgrid

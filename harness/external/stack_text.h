@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of stacks of workers, of Python or of native code: the place in the user's code, and the
-// cause, its own or other ranks.
+// Reader of stacks of workers, in Python or native code: finds the place in the user's code, and
+// the cause, which is the user's code or other ranks.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct StackPlace {
   Cause cause = Cause::own;
 };
 
-/// Returns the place of a process in the output of its fault handler: of Python, or lines such as
-/// "/home/libmine.so(forward+0x12)[0x7f..]"; for these "in libmine.so (forward+0x12)".
+/// Returns the place of a process from the output of its fault handler: Python's, or lines such as
+/// "/home/libmine.so(forward+0x12)[0x7f..]", for which the place is "in libmine.so (forward+0x12)".
 StackPlace place_in_stack(const std::string& stacks);
 
 /// Returns the cause of the exception at the end of a traceback: a collective, or the user's own

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// A change of one collective.
+/// Change of one collective.
 struct CallChange {
   const char* kind;
   const char* what;
@@ -32,12 +32,12 @@ Json change_of_call(const std::string& phase, std::size_t number, const char* ki
   return {{"kind", kind}, {"call", number - 1}, {"phase", phase}};
 }
 
-/// A change of the whole function.
+/// Change of the whole function.
 struct WholeChange {
   const char* mutant;
   const char* what;
   Json change;
-  bool of_engines = false;  // about what an engine reduces by itself
+  bool of_engines = false;  // changes a reduction that an engine makes itself
 };
 
 const std::vector<WholeChange>& whole_changes() {
@@ -105,7 +105,7 @@ void add_call_mutants(const std::string& name, const std::string& phase,
 
 }  // namespace
 
-std::string control_of(const std::string& name) {
+std::string control_name(const std::string& name) {
   return name + '/' + kUnchanged;
 }
 
@@ -113,7 +113,7 @@ nlohmann::json no_change() {
   return {{"kind", kUnchanged}};
 }
 
-nlohmann::json change_of(const std::string& mutant) {
+nlohmann::json mutant_change(const std::string& mutant) {
   if (mutant == kUnchanged) return no_change();
   std::vector<std::string> known{kUnchanged};
   for (const WholeChange& change : whole_changes()) {

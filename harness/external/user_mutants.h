@@ -17,23 +17,24 @@ struct UserMutant {
   std::string name;       // "mine/forward-1-skip"
   std::string what;       // "collective 1 of the forward, all_reduce max of 48 bytes over tp, ..."
   nlohmann::json change;  // of the protocol
-  // "all_reduce sum of 4 bytes over tp can be left out: nothing changes"; empty for a mutant whose
-  // survival shows a gap of the suite and not a call without a use.
+  // Sentence for a surviving mutant, "all_reduce sum of 4 bytes over tp can be left out: nothing
+  // changes"; empty if survival shows a gap of the suite and not a useless call.
   std::string if_it_survives;
 };
 
-/// Returns the name of the control of a loaded implementation, "mine/unchanged": its function run
-/// as a mutant is, with nothing changed. A trial that it fails proves nothing about a mutant.
-std::string control_of(const std::string& name);
+/// Returns the name of the control of a loaded implementation, "mine/unchanged": the function run
+/// in the same way as a mutant, without a change. A trial that the control fails proves nothing
+/// about a mutant.
+std::string control_name(const std::string& name);
 
 /// Returns the change of a control, in the form of the protocol.
 nlohmann::json no_change();
 
 /// Returns the change, in the form of the protocol, of a mutant such as "forward-1-skip", or of the
-/// control "unchanged". Throws bad_input for an unknown one.
-nlohmann::json change_of(const std::string& mutant);
+/// control "unchanged". Throws bad_input for an unknown name.
+nlohmann::json mutant_change(const std::string& mutant);
 
-/// Returns all mutants of `declaration`; those of collectives are made from its learned calls.
+/// Returns all mutants of `declaration`; mutants of collectives are made from its learned calls.
 std::vector<UserMutant> user_mutants(const ExternalDeclaration& declaration,
                                      const LearnedCalls& learned);
 

@@ -18,7 +18,7 @@ namespace lossgrid {
 namespace {
 
 constexpr CallSignature kMeeting{.collective = Collective::barrier};
-constexpr std::int64_t kMostPrinted = 4096;  // bytes of what the user's code prints
+constexpr std::int64_t kMostPrinted = 4096;  // bytes of the output of the user's code
 
 }  // namespace
 
@@ -40,7 +40,7 @@ Worker::~Worker() {
   try {
     launcher_->wait_for(pid_);
   } catch (const std::exception&) {
-    // The launcher is gone, and its workers with it.
+    // The launcher has ended, and its workers with it.
   }
 }
 
@@ -50,7 +50,8 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
   bool is_sent = false;
   bool in_call = false;
   std::optional<nlohmann::json> answer;
-  // Sent when all ranks are here: a worker ahead of the others would join them in the wrong call.
+  // Sent when all ranks are here, because a worker ahead of the others would join them in the wrong
+  // call.
   const auto advance = [&] {
     constexpr std::chrono::milliseconds kPatience{2};
     if (!std::exchange(is_sent, true)) channel_.send(request, descriptors);
@@ -87,7 +88,8 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
 }
 
 void Worker::throw_own_failure(const std::string& doing) {
-  // A rank that dies or raises fails collectives of the others, who may be noticed first.
+  // A rank that dies or raises fails the collectives of other ranks, whose failure may be noticed
+  // first.
   constexpr std::chrono::milliseconds kPatience{20};
   const auto answer = channel_.receive(kPatience);
   if (!answer && channel_.is_closed()) throw_died(doing);
@@ -127,8 +129,8 @@ std::string Worker::stack() {
   const auto bytes = [this] { return lseek(output_.get(), 0, SEEK_END); };
   const off_t before = bytes();
   if (pid_ <= 0 || kill(pid_, SIGUSR1) != 0) return printed();
-  // Its process writes it when it comes to run, which takes longer on a machine with other work. A
-  // rank of MPI has a second to be back after the deadline.
+  // The process writes its stack when it gets to run, which takes longer on a busy machine. A rank
+  // of MPI has a second to return after the deadline.
   constexpr milliseconds kLeast{100};
   constexpr milliseconds kMost{700};
   constexpr milliseconds kPause{20};
@@ -181,7 +183,7 @@ void WorkerPool::discard(int rank, int size) {
 Worker& WorkerPool::join(Communicator& ranks) {
   const int rank = ranks.rank();
   const int size = ranks.size();
-  // The newest and the oldest rendezvous that any rank has joined: equal if all know each other.
+  // Newest and oldest rendezvous that any rank has joined; equal if all ranks are joined.
   std::int64_t newest = worker_of(rank, size).rendezvous;
   std::int64_t bounds[2] = {newest, -newest};
   ranks.all_reduce(std::span<std::int64_t>(bounds), ReduceOp::max);

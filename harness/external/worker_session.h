@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `WorkerSession`: a plan in the worker process of a rank. If something goes wrong the worker is
-// killed with it, and the next plan gets a new one. One thread.
+// `WorkerSession`: a plan in the worker process of a rank. After a failure the worker is killed
+// with the session, and the next plan gets a new worker. One thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ namespace lossgrid {
 
 class WorkerSession final : public ExternalSession {
  public:
-  /// Joins the workers of all ranks and sends `begin`. Collective; throws as Worker::ask.
+  /// Joins the workers of all ranks and sends `begin`. Collective. Throws the errors of
+  /// Worker::ask.
   WorkerSession(WorkerPool& pool, const RankContext& context, PlanRequest request);
   ~WorkerSession() override;
 
@@ -27,7 +28,7 @@ class WorkerSession final : public ExternalSession {
 
   WorkerPool& pool_;
   Communicator& ranks_;
-  std::unique_ptr<HostCalls> calls_;  // null: the worker makes its collectives itself
+  std::unique_ptr<HostCalls> calls_;  // null if the worker makes its collectives itself
   Worker* worker_ = nullptr;
   std::int64_t plan_ = 0;
   bool is_over_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `DeclaredConventions`: what the author of an implementation declares about its results, which are
-// given to the harness without the declared factors.
+// `DeclaredConventions`: declarations of an implementation's author about its results. The harness
+// gets the results without the declared factors.
 #pragma once
 
 #include "harness/loss/train_step.h"
@@ -10,13 +10,13 @@ namespace lossgrid {
 
 struct DeclaredConventions {
   bool returns_loss = false;
-  ScaleFactor scale = {};  // factor of its loss and its gradient
+  ScaleFactor scale = {};  // factor of loss and gradient
   bool gradient_summed_over_cp = false;
-  bool pads_with_minus_inf = false;  // columns beyond the vocabulary
+  bool pads_with_minus_inf = false;  // logits of columns beyond the vocabulary are -inf
   WeightGradientParts weight_gradient = WeightGradientParts::summands;
 };
 
-/// An implementation that declares them.
+/// Implementation that declares conventions.
 class DeclaresConventions {
  public:
   virtual ~DeclaresConventions() = default;

@@ -9,7 +9,7 @@ namespace lossgrid {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRoundoff = 0x1p-24;  // of float32, to nearest
+constexpr double kRoundoff = 0x1p-24;  // unit roundoff of float32
 constexpr double kSmallestNormal = std::numeric_limits<float>::min();
 constexpr double kLargest = std::numeric_limits<float>::max();
 
@@ -27,8 +27,8 @@ double larger_end(const Enclosure& a) {
   return std::max(std::abs(a.low), std::abs(a.high));
 }
 
-// Widens by the roundoffs of a result of size `magnitude`. An unbounded interval keeps its finite
-// end useful: that one is widened by its own size, which is all that its rounding can take.
+// Widens by the roundoffs of a result of size `magnitude`. The finite end of an unbounded interval
+// is widened by its own size only, which covers its rounding and keeps the end useful.
 Enclosure widened(const Enclosure& a, double roundoffs, double magnitude) {
   if (magnitude == 0) return a;
   const auto width = [&](double end) {
@@ -61,7 +61,7 @@ double log_sigmoid(double x) {
   return std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x)));
 }
 
-// std::min and std::max drop a NaN on one side; the sum of the values keeps it.
+// std::min and std::max may skip a NaN; the sum of the values keeps it.
 bool any_nan(const Enclosure& a, const Enclosure& b) {
   return std::isnan(a.value) || std::isnan(b.value);
 }
@@ -103,8 +103,8 @@ Enclosure operator/(const Enclosure& a, const Enclosure& b) {
   if (is_exactly(b, -1)) return -a;
   const double value = a.value / b.value;
   if (b.contains(0)) return enclose(value, -kInfinity, kInfinity);
-  // The reciprocal's ends make inf / inf a product with an end at 0. Its own float64 rounding is
-  // far below the slack of a float32 roundoff.
+  // With the reciprocal's ends, inf / inf is a product with an end at 0. The float64 rounding of
+  // the reciprocal is far below the slack of a float32 roundoff.
   const Enclosure reciprocal = enclose(1 / b.value, 1 / b.high, 1 / b.low);
   return product(value, a, reciprocal);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ForeignPlan`: the part of a plan of loaded code that can report how the code treats memory.
+// `ForeignPlan`: the part of a plan of loaded code that reports the code's use of memory.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,12 @@ class ForeignPlan {
  public:
   virtual ~ForeignPlan() = default;
 
-  /// Ends the plan, which does nothing more, and returns the memory of the device that the code
-  /// leaves allocated, empty for none; nullopt where nobody can know. Throws a failure of the code.
+  /// Ends the plan, which must not be used afterwards, and returns the device memory that the code
+  /// leaves allocated: empty without such memory, nullopt if it is unknown. Throws a failure of the
+  /// code.
   virtual std::optional<std::string> end() = 0;
-  /// Returns the tensors outside of which the code wrote, of those that are not on the device of
-  /// the rank but in another process.
+  /// Returns the tensors whose guard bands the code overwrote, among tensors of another process,
+  /// which are not on the rank's device.
   virtual const std::vector<std::string>& broken_guards() const = 0;
   /// Returns the report on the last train step.
   virtual const StepReport& step() const = 0;

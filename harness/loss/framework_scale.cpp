@@ -22,8 +22,8 @@ ObjectiveNeeds with_weights(ObjectiveNeeds needs, LossCounts counts) {
   return needs;
 }
 
-/// Returns [rows] how many times as much the terms of a row of the padded pack count as in a mean
-/// over the global batch.
+/// Returns by row of the padded pack the weight of its terms, relative to a mean over the global
+/// batch.
 std::vector<double> weights_of_rows(const PackedBatch& batch, const Framework& framework,
                                     const ScaleSizes& sizes) {
   std::vector<double> weights(static_cast<std::size_t>(batch.padded_tokens()), 0.0);
@@ -43,7 +43,7 @@ bool adds_up(Reduction reduction) {
   return reduction == Reduction::sum || reduction == Reduction::count;
 }
 
-/// The scaled objective. It has no kernels: a convention is checked, not timed.
+/// Scaled objective. It has no kernels, because a convention is checked, not timed.
 class WithFramework final : public Objective {
  public:
   WithFramework(std::shared_ptr<const Objective> objective, const Framework& framework,
@@ -104,7 +104,7 @@ class WithFramework final : public Objective {
   void token_terms(const ObjectiveTokens& tokens, const PackedBatch& batch,
                    SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                    const TokenGradients& gradients) const override {
-    // Into buffers of their own: the present content of `gradients` is not multiplied again.
+    // In separate buffers, so that the present content of `gradients` is not multiplied again.
     std::array<std::vector<float>, TokenGradients::kColumns> added;
     const auto columns = gradients.columns();
     for (std::size_t c = 0; c < columns.size(); ++c) added[c].assign(columns[c].size(), 0.0f);
@@ -131,7 +131,7 @@ class WithFramework final : public Objective {
     return result;
   }
 
-  /// Adds none where factors are in the metrics that they follow from.
+  /// Adds no metrics if their sources have been multiplied by factors.
   void add_derived(Metrics& metrics) const override {
     if (metric_factor_ == 1) objective_->add_derived(metrics);
   }

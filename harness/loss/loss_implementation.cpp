@@ -14,7 +14,7 @@ struct Columns {
   std::span<float> block;
   std::size_t rows;
 
-  /// Returns the next column, or none.
+  /// Returns the next column; empty unless `is_there`.
   std::span<float> take(bool is_there) {
     if (!is_there) return {};
     const std::span<float> column = block.first(rows);

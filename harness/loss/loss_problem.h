@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The task that a problem is for an implementation, and the reasons for which it takes none.
+// LossProblem of a problem, and reasons why an implementation cannot take it.
 #pragma once
 
 #include <optional>
@@ -12,25 +12,24 @@
 
 namespace lossgrid {
 
-/// Returns the task of an implementation for `batch`, the pack of `problem` on `grid`. All
-/// arguments but `grid` outlive the result.
+/// Returns the LossProblem for `batch`, the pack of `problem` on `grid`. All arguments except
+/// `grid` must outlive the result.
 LossProblem make_loss_problem(const Problem& problem, const PackedBatch& batch, const Grid& grid,
                               const Objective& objective, Backend backend = Backend::cpu);
 
-/// Returns a reason when an implementation takes no problems that start from hidden states, or from
-/// logits.
+/// Returns a reason if an implementation takes no problems from hidden states, or none from logits.
 std::optional<SkipReason> inputs_mismatch(const LossImplementation& implementation,
                                           bool from_hidden);
 
-/// Returns a reason when a problem cannot be padded as an implementation needs on this grid.
+/// Returns a reason if a problem cannot have the padding that an implementation needs on this grid.
 std::optional<SkipReason> padding_misfit(const Problem& problem, const Padding& padding,
                                          const Grid& grid);
 
-/// Returns the first reason of these two.
+/// Returns the first reason of inputs_mismatch and padding_misfit.
 std::optional<SkipReason> not_applicable(const LossImplementation& implementation,
                                          const Problem& problem, const Grid& grid);
 
-/// Returns the sizes that the factors of a framework depend on.
+/// Returns the sizes on which the factors of a framework depend.
 ScaleSizes scale_sizes(const Problem& problem, const Grid& grid);
 
 }  // namespace lossgrid

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metric: a number of a step and the rule by which parts of it are joined. The same rule joins
-// microbatches, CP ranks and DP ranks, so that no partition of a batch changes a metric. A metric
-// without elements has no value (null in reports), never a sentinel.
+// Metric: a number of a step, with the rule that joins its parts. The same rule joins microbatches,
+// CP ranks and DP ranks, so that no partition of a batch changes a metric. A metric without
+// elements has no value (null in reports), never a sentinel.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ enum class Reduction {
   count,  // a whole number, adds up exactly; always has a value
   sum,    // terms over the denominators of the global batch
   mean,   // amount and count both add up; value = amount / count
-  min,    // of count elements
+  min,    // minimum of count elements
   max,
-  global,  // of the global batch: exactly equal in every part
+  global,  // number of the global batch, exactly equal in every part
 };
 
 std::string_view name(Reduction reduction);
@@ -25,7 +25,7 @@ std::string_view name(Reduction reduction);
 struct Metric {
   Reduction reduction = Reduction::sum;
   double amount = 0;
-  double count = 1;  // elements behind it; 0: none, then there is no value
+  double count = 1;  // number of elements; 0: the metric has no value
 
   std::optional<double> value() const;
   friend bool operator==(const Metric&, const Metric&) = default;
@@ -33,7 +33,7 @@ struct Metric {
 
 using Metrics = std::map<std::string, Metric>;
 
-/// Returns the metric of both parts together; NaN if they disagree on a global number or on the
+/// Returns the metric of both parts together; NaN if the parts differ in a global number or in the
 /// reduction.
 Metric joined(const Metric& a, const Metric& b);
 

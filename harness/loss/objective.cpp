@@ -8,7 +8,7 @@
 namespace lossgrid {
 
 std::int64_t partial_total_blocks(std::int64_t tokens) {
-  constexpr std::int64_t kMostBlocks = 128;  // about one for an SM, few to add up one by one
+  constexpr std::int64_t kMostBlocks = 128;  // about one per SM, and few enough to add up serially
   return std::min(kMostBlocks, (tokens + kBlockThreads - 1) / kBlockThreads);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objective: the way from the numbers of tokens (log-probabilities, and the row terms that it
-// needs) to a scalar loss, its metrics and d loss / d numbers. It runs where the data is, on the
-// rows that a rank holds or on a whole pack, and never knows how its log-probabilities were
-// sharded. One call handles an array of tokens.
+// Objective: computation of a scalar loss, its metrics and d loss / d numbers from the numbers of
+// tokens (log-probabilities and the row terms that it needs). It runs where the data is, on a
+// rank's rows or on a whole pack, and is independent of the sharding of its log-probabilities. One
+// call handles an array of tokens.
 //
 // Three steps, with a sum over CP ranks after the first and the last:
 //   1. per token -> per-sequence sums [S, K]       (sequence_sums)
@@ -14,8 +14,8 @@
 // one number of each token in step 1 (selection_numbers), which CP ranks bring together, and
 // selects in step 2 (select), on every rank for itself; step 3 reads who is selected.
 //
-// Beside the steps stands the truth: the forward formula on a tape, in float64 on the whole batch,
-// written independently; its gradient comes from automatic differentiation.
+// The truth is written independently of the steps: the forward formula on a tape, in float64 on the
+// whole batch; its gradient comes from automatic differentiation.
 #pragma once
 
 #include <algorithm>
@@ -45,8 +45,8 @@ struct ObjectiveSizes {
   int sequence_sums = 0;      // K
   int coefficients = 0;       // C
   int sums = 0;               // scalars that add up over tokens
-  int maxima = 0;             // scalars of which the largest counts (a minimum as its negative)
-  int selection_numbers = 0;  // 1: by token, of the rows' numbers, for select()
+  int maxima = 0;             // scalars of which the largest is taken (a minimum as its negative)
+  int selection_numbers = 0;  // 1: select() needs one number per token
 };
 
 struct ObjectiveResult {
@@ -75,31 +75,31 @@ struct MetricTruth {
   Reduction reduction = Reduction::sum;
   Enclosure amount;
   double count = 1;
-  bool is_derived = false;  // of Objective::add_derived: parts of a batch have no such number
+  bool is_derived = false;  // from Objective::add_derived; parts of a batch have no such number
 
-  /// As Metric::value.
+  /// See Metric::value.
   std::optional<Enclosure> value() const;
 };
 
 struct ObjectiveTruth {
   Enclosure loss;
   std::vector<Enclosure> grad_logprob;  // [T_pad] by row
-  // The same by the row terms; empty where the loss does not depend on them.
+  // [T_pad] by row, for each row term; empty if the loss does not depend on the term.
   ByGradientTerm<std::vector<Enclosure>> grad_terms = {};
-  // By row whose logprob, or value without a vocabulary, may be on either side of a switch of the
-  // formula, as at a clip bound: the interval of every side. A right gradient is in one of them;
-  // grad_logprob, or that of the value in grad_terms, holds them all.
+  // Intervals of all sides, by row whose logprob (or value, without a vocabulary) may be on either
+  // side of a switch of the formula, such as a clip bound. A right gradient is in one of the
+  // intervals; grad_logprob, or the value's interval in grad_terms, holds all of them.
   std::map<std::int64_t, std::vector<Enclosure>> grad_sides;
   std::map<std::string, MetricTruth> metrics;
-  // By branch of the formula, the number of valid tokens that took it; of valid sequences if the
-  // name starts with "sequence_", of pairs of them if it starts with "pairs_".
+  // Number of valid tokens that took each branch of the formula; of valid sequences for names that
+  // start with "sequence_", of pairs of valid sequences for names that start with "pairs_".
   std::map<std::string, std::int64_t> branches;
 
   /// Returns d loss / d numbers of a row.
   RowGradientTruth gradient(std::int64_t row) const;
 
-  /// Returns the counts as shares of all valid tokens, sequences or pairs of `batch`; empty sets
-  /// have none.
+  /// Returns the counts as shares of all valid tokens, sequences or pairs of `batch`, without
+  /// shares of empty sets.
   std::map<std::string, double> branch_shares(const PackedBatch& batch) const;
 };
 
@@ -109,26 +109,26 @@ class Objective {
 
   virtual std::string_view kind() const = 0;
   const ObjectiveNeeds& needs() const { return needs_; }
-  /// Returns true for the numbers of a row that loss and gradient depend on, beside its
-  /// log-probability; not for those that are read by metrics alone.
+  /// Returns true for numbers of a row, other than its log-probability, on which loss and gradient
+  /// depend; false for numbers that only metrics read.
   virtual bool loss_reads(RowTerm term) const { return needs_.reads(term); }
   virtual ObjectiveSizes sizes() const = 0;
-  /// True when the loss is linear in the numbers of tokens: d loss / d numbers is the same whatever
-  /// they are, so that a gradient can be made before the forward pass is over.
+  /// True if the loss is linear in the numbers of tokens: d loss / d numbers does not depend on the
+  /// numbers, so that a gradient can be made before the forward pass is over.
   virtual bool linear() const { return false; }
 
-  /// Returns the way in which its inputs are drawn for a case, null for an objective that needs
-  /// neither inputs nor rewards.
+  /// Returns the rule that draws inputs for a case; null for an objective that needs neither inputs
+  /// nor rewards.
   virtual std::shared_ptr<const InputDraw> input_draw() const { return nullptr; }
 
-  /// Throws bad_input when the whole batch breaks a rule of the objective.
+  /// Throws bad_input if the whole batch breaks a rule of the objective.
   virtual void require(const PackedBatch& /*batch*/) const {}
 
-  /// Returns the part of a pack in a number that is summed up over the global batch before the
-  /// first microbatch, as counts are; it depends on the inputs alone. Where needs().input_sum.
+  /// Returns a pack's part of a number that is summed over the global batch before the first
+  /// microbatch, like counts; it depends on the inputs alone. Used if needs().input_sum.
   virtual double input_sum(const PackedBatch& /*batch*/) const { return 0; }
 
-  /// Returns a weight for each of `rows`, which belong to the batch, where needs().token_weights.
+  /// Returns a weight for each of `rows` of the batch. Used if needs().token_weights.
   virtual std::vector<float> token_weights(const PackedBatch& /*batch*/,
                                            const ShiftedBatch& /*rows*/) const {
     return {};
@@ -142,13 +142,13 @@ class Objective {
   virtual void coefficients(const PackedBatch& /*batch*/, SequenceTable<const double> /*sums*/,
                             SequenceTable<double> /*coefficients*/) const {}
 
-  /// Step 1, where sizes().selection_numbers is 1: writes the number of each of `tokens` that is
-  /// valid to numbers[its place].
+  /// Step 1, if sizes().selection_numbers is 1: for each valid token of `tokens` writes its number
+  /// to numbers[place of the token].
   virtual void selection_numbers(const ObjectiveTokens& /*tokens*/,
                                  std::span<double> /*numbers*/) const {}
 
-  /// Step 2, where needs().selects: sets `selected` to 1 for the rows that are selected, else to 0.
-  /// By row of the padded pack; `numbers` of valid rows are those of step 1, others are 0.
+  /// Step 2, if needs().selects: sets `selected` to 1 for selected rows, else to 0. Arrays are by
+  /// row of the padded pack; `numbers` has the numbers of step 1 for valid rows, 0 for other rows.
   virtual void select(const PackedBatch& /*batch*/, std::span<const double> /*numbers*/,
                       std::span<std::uint8_t> /*selected*/) const {}
 
@@ -157,8 +157,9 @@ class Objective {
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                            const TokenGradients& gradients) const = 0;
 
-  /// Returns steps 1 and 3 as kernels of `backend` for this batch, which may be gone when they run;
-  /// null, unless overridden: then the host's functions above work on the device's tables.
+  /// Returns steps 1 and 3 as kernels of `backend` for this batch, which may be gone when the
+  /// kernels run. Null unless overridden: then the host's functions above work on the device's
+  /// tables.
   virtual std::unique_ptr<ObjectiveKernels> kernels(Backend /*backend*/,
                                                     const PackedBatch& /*batch*/) const {
     return nullptr;
@@ -169,13 +170,13 @@ class Objective {
                                  SequenceTable<const double> coefficients,
                                  ObjectiveTotals<const double> totals) const = 0;
 
-  /// Adds the metrics of the global batch that are functions of others, to those of all its parts.
-  /// They are no sums: what is worked out by part cannot be joined.
+  /// Adds metrics of the global batch that are functions of other metrics. They are computed after
+  /// all parts are joined, because such a metric of parts cannot be joined.
   virtual void add_derived(Metrics& /*metrics*/) const {}
 
   /// Returns the truth from the forward formula in float64, independent of the code above. `rows`
-  /// [T_pad]: by row of the padded pack, for the token that the row predicts; rows that are not
-  /// valid are not read.
+  /// [T_pad] is by row of the padded pack, for the token that the row predicts; invalid rows are
+  /// not read.
   virtual ObjectiveTruth truth(const PackedBatch& batch,
                                std::span<const TokenTruth> rows) const = 0;
 
@@ -186,12 +187,13 @@ class Objective {
   const ObjectiveNeeds needs_;
 };
 
-/// Adds the metrics of another objective to those of an objective, whose loss and gradient stay.
+/// Returns an objective with the metrics of another objective in addition to its own. Loss and
+/// gradient are unchanged.
 std::unique_ptr<Objective> with_metrics(std::unique_ptr<Objective> objective,
                                         std::unique_ptr<Objective> metrics);
-/// Adds the statistics of a step (step_statistics.cpp).
+/// Returns an objective with the statistics of a step in addition (step_statistics.cpp).
 std::unique_ptr<Objective> with_statistics(std::unique_ptr<Objective> objective);
-/// Adds the metrics about predictions (prediction_metrics.cpp).
+/// Returns an objective with the metrics about predictions in addition (prediction_metrics.cpp).
 std::unique_ptr<Objective> with_predictions(std::unique_ptr<Objective> objective);
 
 struct ObjectiveEntry {
@@ -200,9 +202,9 @@ struct ObjectiveEntry {
   /// Makes the objective. Throws bad_input for an unknown option, a bad value or a combination that
   /// is not allowed.
   std::function<std::unique_ptr<Objective>(const ObjectiveOptions&)> make;
-  /// Returns every option with its value, given or by default. Throws as make does.
+  /// Returns every option with its given or default value. Throws the errors of `make`.
   std::function<std::vector<OptionDescription>(const ObjectiveOptions&)> describe = {};
-  /// Returns every option with its default, also those that exist beside others alone.
+  /// Returns every option with its default, including options that only exist together with others.
   std::function<std::vector<OptionDescription>()> document = {};
 };
 

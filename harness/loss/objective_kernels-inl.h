@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of an objective's terms (terms_kernels.h) as code of a block. Numbers are added up in
-// an order that depends on where tokens stand and on no timing: the same bits on every run.
+// Kernels of an objective's terms (terms_kernels.h) as code of a block. The order of additions
+// depends on the places of tokens and not on timing, so that every run has the same bits.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// kCount numbers, which may be none.
+/// Array of kCount numbers, where kCount may be 0.
 template <int kCount>
 struct Numbers {
   double values[std::max(kCount, 1)];
@@ -28,7 +28,7 @@ struct Numbers {
   }
 };
 
-/// The totals of some tokens.
+/// Totals of some tokens.
 template <class Terms>
 struct PartialTotals {
   Numbers<Terms::kSums> sums;
@@ -40,7 +40,8 @@ struct PartialTotals {
   }
 };
 
-/// Adds up one sequence a block: its threads go through the token range of the sequence.
+/// Adds up one sequence per block: the threads of the block go through the token range of the
+/// sequence.
 template <class Terms>
 struct SequenceSumsKernel {
   Terms terms;
@@ -51,7 +52,7 @@ struct SequenceSumsKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     using Sums = Numbers<Terms::kSequenceSums>;
     const std::int64_t sequence = block.index();
-    const TokenRange range = tokens.range_of(sequence);
+    const TokenRange range = tokens.token_range(sequence);
     const auto own = block.each([&](int thread) {
       Sums of_thread = Sums::all(0.0);
       for (std::int64_t t = range.begin + thread; t < range.end; t += block.threads()) {
@@ -107,8 +108,8 @@ struct TokenTermsKernel {
   }
 };
 
-/// Adds up the partial totals in one block: kParts threads for each number, which read every
-/// kParts-th block's, so that a thread has few loads one after the other; then one for their sums.
+/// Adds up the partial totals in one block. For each number, kParts threads each read the totals of
+/// every kParts-th block, so that a thread has few serial loads; then one thread adds their sums.
 template <class Terms>
 struct TotalsKernel {
   static constexpr int kNumbers = Terms::kSums + Terms::kMaxima;
@@ -142,8 +143,8 @@ struct TotalsKernel {
  private:
   static_assert(kNumbers <= kBlockThreads);
 
-  /// Returns the sum or the maximum of `count` values of a number, `stride` apart; of none what
-  /// changes nothing.
+  /// Returns the sum or the maximum of `count` values of a number, `stride` apart; without values
+  /// the neutral element.
   LOSSGRID_KERNEL static double joined(int number, const double* values, std::int64_t count,
                                        std::int64_t stride) {
     double whole = number < Terms::kSums ? 0.0 : -static_cast<double>(infinity());

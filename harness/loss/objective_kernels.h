@@ -13,19 +13,20 @@ class ObjectiveKernels {
  public:
   virtual ~ObjectiveKernels() = default;
 
-  /// As Objective::sequence_sums.
+  /// Launches Objective::sequence_sums.
   virtual void sequence_sums(Device& device, const ObjectiveTokens& tokens,
                              SequenceTable<double> sums) const = 0;
 
-  /// As Objective::token_terms, but writes `gradients`, 0 for tokens that are not valid.
-  /// `partial_totals`: memory of the device, partial_total_blocks(tokens) times the totals.
+  /// Launches Objective::token_terms, but writes `gradients` instead of adding, with 0 for invalid
+  /// tokens. `partial_totals` is memory of the device for partial_total_blocks(tokens) copies of
+  /// the totals.
   virtual void token_terms(Device& device, const ObjectiveTokens& tokens,
                            SequenceTable<const double> coefficients, ObjectiveTotals<double> totals,
                            const TokenGradients& gradients, double* partial_totals) const = 0;
 };
 
-/// Returns the number of blocks that share `tokens` tokens. It depends on nothing else, and neither
-/// does the order of the additions.
+/// Returns the number of blocks that share `tokens` tokens. Both this number and the order of
+/// additions depend on `tokens` only.
 std::int64_t partial_total_blocks(std::int64_t tokens);
 
 }  // namespace lossgrid

@@ -22,23 +22,24 @@ struct TokenRange {
 };
 
 /// Rows of a pack as arrays of the same length, in any order and any part of the pack. Values of
-/// rows that are not valid are arbitrary, NaN included: they are selected away, never multiplied.
+/// invalid rows are arbitrary, even NaN: they are skipped by selection, never multiplied by 0.
 struct ObjectiveTokens {
   std::span<const float> logprobs;
-  // Entropy with needs().row_statistics or as one of needs().terms, vocab_min and vocab_max with
-  // row_statistics, sum_p2, top1 and mean_logit with predictions, others as one of needs().terms;
-  // else empty.
+  // Columns by row term: the entropy with needs().row_statistics or needs().terms; vocab_min and
+  // vocab_max with row_statistics; sum_p2, top1 and mean_logit with predictions; other terms with
+  // needs().terms. Else empty.
   ByRowTerm<std::span<const float>> terms;
   std::span<const std::uint8_t> valid;                      // 1: trained on
-  std::span<const std::uint8_t> real;                       // 1: holds a true token, 0: a pad
+  std::span<const std::uint8_t> real;                       // 1: true token, 0: pad
   std::span<const std::int32_t> sequence;                   // of the pack
   std::array<std::span<const float>, kTokenInputs> inputs;  // by TokenInput, or empty
   std::span<const float> weights = {};                      // Objective::token_weights, or empty
-  // Rows of the padded pack, and by such a row 1 if it is selected; empty unless needs().selects.
+  // Row of each token in the padded pack, and selection (1 or 0) by row of the padded pack; both
+  // empty unless needs().selects.
   std::span<const std::int32_t> places = {};
-  std::span<const std::uint8_t> selected = {};  // in step 3
-  // By sequence, the range that holds its tokens, perhaps with others, in the table whose rows from
-  // `first` on these are; empty: unknown.
+  std::span<const std::uint8_t> selected = {};  // set in step 3
+  // Range by sequence that includes its tokens, and perhaps others, in a larger table of which
+  // these rows begin at `first`; empty: unknown.
   std::span<const TokenRange> ranges = {};
   std::int64_t first = 0;
 
@@ -52,8 +53,8 @@ struct ObjectiveTokens {
            selected[static_cast<std::size_t>(places[static_cast<std::size_t>(t)])] != 0;
   }
 
-  /// Returns the range of these rows that holds all tokens of a sequence.
-  constexpr TokenRange range_of(std::int64_t sequence) const {
+  /// Returns the range of these rows that includes all tokens of a sequence.
+  constexpr TokenRange token_range(std::int64_t sequence) const {
     const auto count = static_cast<std::int64_t>(valid.size());
     if (ranges.empty()) return {0, static_cast<std::int32_t>(count)};
     const TokenRange range = ranges[static_cast<std::size_t>(sequence)];
@@ -62,8 +63,8 @@ struct ObjectiveTokens {
   }
 };
 
-/// Returns a gradient as float32, the largest one for those beyond it: times a probability or a
-/// slope of 0 an infinite one is no number.
+/// Returns a gradient as float32, limited to the largest float32, because an infinite gradient
+/// times a probability or a slope of 0 is NaN.
 template <typename Real>
 constexpr float as_gradient(Real x) {
   constexpr auto kLargest = static_cast<Real>(std::numeric_limits<float>::max());
@@ -76,8 +77,8 @@ struct TokenGradient {
   ByGradientTerm<float> terms = {};
 };
 
-/// Columns of d loss / d numbers by token. Those of row terms are empty unless the terms are of the
-/// objective (ObjectiveNeeds::terms).
+/// Columns of d loss / d numbers by token. Columns of row terms are empty unless the objective
+/// needs the term (ObjectiveNeeds::terms).
 struct TokenGradients {
   std::span<float> logprob;
   ByGradientTerm<std::span<float>> terms = {};
@@ -96,7 +97,7 @@ struct TokenGradients {
       if (!terms.of[k].empty()) terms.of[k][t] += gradient.terms.of[k];
     }
   }
-  /// Sets the gradient of token t, never to -0.
+  /// Sets the gradient of token t, with +0 in place of -0.
   constexpr void set(std::size_t t, const TokenGradient& gradient) const {
     logprob[t] = 0.0f + gradient.logprob;
     for (int k = 0; k < kGradientTerms; ++k) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics about the predictions of valid tokens: the average of the sum of squared probabilities
-// (that verl's optimal token baseline takes), the share of tokens whose label is the most probable
-// id, and the average of the mean logit. None has a gradient. They are those of the whole
-// vocabulary, whatever its shards are.
+// (used by verl's optimal token baseline), the share of tokens whose label is the most probable id,
+// and the average of the mean logit. No metric has a gradient. All are for the whole vocabulary,
+// independent of its shards.
 #include "harness/loss/objective.h"
 #include "harness/loss/prediction_metrics_terms.h"
 #include "harness/loss/terms_objective.h"

@@ -8,9 +8,9 @@
 
 namespace lossgrid {
 
-/// The averages over valid tokens of sum_p2, top1 and mean_logit (row_terms.h), in this order. The
-/// names are those of verl (`sum_pi_squared`), of the SFT trainer of TRL (`mean_token_accuracy`),
-/// and of TRL's metrics of mean logits.
+/// Averages over valid tokens of sum_p2, top1 and mean_logit (row_terms.h), in this order. The
+/// names come from verl (`sum_pi_squared`), the SFT trainer of TRL (`mean_token_accuracy`), and
+/// TRL's metrics of mean logits.
 inline constexpr const char* kPredictionMetrics[] = {"sum_pi_squared_avg", "mean_token_accuracy",
                                                      "mean_logits_avg"};
 

@@ -9,10 +9,25 @@
 namespace lossgrid {
 namespace {
 
-// Function-local statics: registration happens during static initialisation of other files.
+// Function-local statics, because registration happens during static initialisation of other files.
 std::map<std::string, ImplementationEntry, std::less<>>& implementation_map() {
   static std::map<std::string, ImplementationEntry, std::less<>> map;
   return map;
+}
+
+std::vector<std::function<void()>>& derivations() {
+  static std::vector<std::function<void()>> all;
+  return all;
+}
+
+/// Returns the implementations with those that are derived.
+const std::map<std::string, ImplementationEntry, std::less<>>& all_implementations() {
+  static const bool derived = [] {
+    for (const auto& derive : derivations()) derive();
+    return true;
+  }();
+  static_cast<void>(derived);
+  return implementation_map();
 }
 
 std::map<std::string, ObjectiveEntry, std::less<>>& objective_map() {
@@ -29,6 +44,10 @@ void register_implementation(ImplementationEntry entry) {
   }
 }
 
+void register_derived(std::function<void()> derive) {
+  derivations().push_back(std::move(derive));
+}
+
 void register_objective(ObjectiveEntry entry) {
   const std::string kind = entry.kind;
   if (!objective_map().emplace(kind, std::move(entry)).second) {
@@ -38,7 +57,7 @@ void register_objective(ObjectiveEntry entry) {
 
 std::vector<const ImplementationEntry*> implementations(ImplementationKind kind) {
   std::vector<const ImplementationEntry*> entries;
-  for (const auto& [name, entry] : implementation_map()) {
+  for (const auto& [name, entry] : all_implementations()) {
     if (entry.kind == kind) entries.push_back(&entry);
   }
   return entries;
@@ -52,12 +71,12 @@ std::vector<const ObjectiveEntry*> objectives() {
 
 const ImplementationEntry* find_implementation(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
-  if (const auto found = implementation_map().find(name); found != implementation_map().end()) {
+  if (const auto found = all_implementations().find(name); found != all_implementations().end()) {
     return &found->second;
   }
-  const auto of_mutant = implementation_map().find(name.substr(0, name.find('/')));
+  const auto of_mutant = all_implementations().find(name.substr(0, name.find('/')));
   const bool has_mutants =
-      of_mutant != implementation_map().end() && of_mutant->second.make_mutant != nullptr;
+      of_mutant != all_implementations().end() && of_mutant->second.make_mutant != nullptr;
   return has_mutants ? &of_mutant->second : nullptr;
 }
 
@@ -65,10 +84,10 @@ std::unique_ptr<LossImplementation> make_implementation(std::string_view text) {
   const std::vector<std::string> parts = split(text, ':');
   const ImplementationEntry* entry = find_implementation(parts[0]);
   if (entry == nullptr) {
-    // Suggests mutants for a misspelt mutant, and only implementations that users run otherwise.
+    // Suggests mutants for a misspelt mutant, else only implementations that users run.
     const bool is_mutant = parts[0].find('/') != std::string::npos;
     std::vector<std::string> known;
-    for (const auto& [name, candidate] : implementation_map()) {
+    for (const auto& [name, candidate] : all_implementations()) {
       const bool is_shown = candidate.kind == ImplementationKind::real ||
                             candidate.kind == ImplementationKind::external;
       if (is_mutant || is_shown) known.push_back(name);
@@ -95,8 +114,8 @@ std::vector<std::string> with_offered_values(const std::vector<std::string>& tex
   for (const std::string& text : texts) {
     out.push_back(text);
     const std::vector<std::string> parts = split(text, ':');
-    const auto entry = implementation_map().find(parts[0]);
-    if (entry == implementation_map().end()) continue;
+    const auto entry = all_implementations().find(parts[0]);
+    if (entry == all_implementations().end()) continue;
     const auto& offers = entry->second.offers;
     const bool is_chosen = std::any_of(
         parts.begin() + 1, parts.end(),
@@ -137,7 +156,7 @@ ObjectiveSpec with_all_options(const ObjectiveSpec& spec) {
 std::unique_ptr<Objective> make_objective(const ObjectiveSpec& spec, bool statistics,
                                           bool predictions) {
   std::unique_ptr<Objective> objective = find_objective(spec.kind).make(spec.options);
-  if (objective->needs().head != Head::lm) return objective;  // these are about a vocabulary
+  if (objective->needs().head != Head::lm) return objective;  // these metrics need a vocabulary
   if (predictions) objective = with_predictions(std::move(objective));
   return statistics ? with_statistics(std::move(objective)) : std::move(objective);
 }

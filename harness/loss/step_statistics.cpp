@@ -2,8 +2,8 @@
 // The statistics of a training step, after those of AReaL's SFT engine (`lm_engine.py`,
 // `stats_tracker.py`): counts of sequences and tokens, and average and extrema of per-token loss,
 // entropy and vocabulary extrema and of per-sequence perplexity. Unlike upstream, vocabulary
-// extrema are those of the whole vocabulary and not of a shard of it, they count valid tokens only,
-// and the extrema of an empty set have no value.
+// extrema are taken over the whole vocabulary and not a shard, and over valid tokens only, and the
+// extrema of an empty set have no value.
 #include <cmath>
 #include <limits>
 

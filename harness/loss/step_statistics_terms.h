@@ -13,7 +13,7 @@ struct StepStatisticsTerms {
 
   static constexpr int kSequenceSums = 2;      // -log-probabilities, valid tokens
   static constexpr int kSums = 2 + kValues;    // true tokens, valid tokens, each value
-  static constexpr int kMaxima = 2 * kValues;  // of each value its negative, itself
+  static constexpr int kMaxima = 2 * kValues;  // for each value its negative, itself
   static constexpr bool kHasGradient = false;
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& tokens, std::int64_t t,

@@ -14,14 +14,14 @@ bool is_same(const Enclosure& a, const Enclosure& b) {
   return a.value == b.value && a.low == b.low && a.high == b.high;
 }
 
-// Returns the derivatives of max(x, y) by x and y, or those of min(x, y) with sign -1.
+// Returns the derivatives of max(x, y) by x and y, or with sign -1 those of min(x, y).
 std::pair<Enclosure, Enclosure> choose_larger(const Var& x, const Var& y, double sign) {
   const Enclosure a = sign * x.enclosure();
   const Enclosure b = sign * y.enclosure();
   if (a.low > b.high) return {1.0, 0.0};
   if (b.low > a.high) return {0.0, 1.0};
-  // One number in both places, as in a clipped objective inside its clip range: float32 sees equal
-  // arguments as well. Two numbers of the same interval may still differ.
+  // Both arguments are the same number, as in a clipped objective inside its clip range: they are
+  // also equal in float32. Two numbers with the same interval may still differ.
   const bool are_known = a.is_exact() && b.is_exact() && a.value == b.value;
   if (are_known || Tape::is_one_number(x, y)) return {0.5, 0.5};
   const double to_a = a.value > b.value ? 1 : a.value < b.value ? 0 : 0.5;

@@ -5,10 +5,11 @@
 // Derivatives", 2nd ed., 2008, chapter 3). The truth of an objective is its forward formula written
 // on a tape, so that no gradient of the truth is derived by hand.
 //
-// At switches it follows automatic differentiation as frameworks do it: a clamp passes the gradient
-// on its closed interval, max and min of equal arguments give half to each. Where an interval
-// straddles the switch the derivative's interval holds both sides, or is that of one side (Side): a
-// right derivative is one of the sides' and nothing between them.
+// At switches the tape follows the automatic differentiation of frameworks: a clamp passes the
+// gradient on its closed interval; max and min give half of the gradient to each of two equal
+// arguments. If an interval straddles the switch, the derivative's interval holds both sides, or is
+// the interval of one side (Side): a right derivative is that of one side, not a value between the
+// sides.
 //
 // One thread; a Var is valid as long as its tape.
 #pragma once
@@ -23,12 +24,12 @@ namespace lossgrid {
 
 class Tape;
 
-/// Side of a switch that is taken where an interval straddles it: for a clamp the first is inside,
-/// for max and min the first argument is the result, for abs the argument is positive. A tie is
-/// inside of a closed clamp, half of each argument, and 0.
+/// Side to take if an interval straddles a switch. `first` is: inside of a clamp; the first
+/// argument of max and min; a positive argument of abs. `tie` is: inside of a closed clamp; half of
+/// each argument of max and min; 0 for abs.
 enum class Side { either, first, second, tie };
 
-/// A number on a tape, or a constant (no tape).
+/// Number on a tape, or a constant (without a tape).
 class Var {
  public:
   Var() = default;
@@ -53,16 +54,16 @@ class Tape {
 
   Var variable(const Enclosure& value);
 
-  /// Makes operations that follow take this side where an interval straddles their switch.
+  /// Makes later operations take this side if an interval straddles their switch.
   void take_side(Side side) { side_ = side; }
   /// True if an interval has straddled a switch.
   bool straddles() const { return straddles_; }
 
-  /// True if both are one node, or made in the same way of the same nodes.
+  /// True if both are the same node, or made by the same operation from the same nodes.
   static bool is_one_number(const Var& a, const Var& b);
 
   /// Returns the share of the first side, in [0, 1], at a switch that the intervals of its
-  /// arguments straddle; `value`: that of the numbers themselves, `tie`: at a tie.
+  /// arguments straddle. `value` is the share for the numbers themselves, `tie` the share at a tie.
   static Enclosure straddled(const Var& a, const Var& b, double value, double tie);
 
   /// Returns d output / d input for each input; 0 for inputs that output does not depend on. A
@@ -85,9 +86,10 @@ class Tape {
     Enclosure derivative;
   };
   struct Node {
-    std::int64_t first_argument;  // of arguments_, up to the next node's
+    std::int64_t first_argument;  // index in arguments_; the arguments end at the next node's
   };
-  /// Returns the tape of `a` and of all arguments before (`tape`, null for constants only).
+  /// Returns the tape of `a` or, if `a` is a constant, `tape`: the tape of earlier arguments, null
+  /// for constants only. Throws internal for two tapes.
   static Tape* common_tape(Tape* tape, const Var& a);
   Var push_node(const Enclosure& result);
   /// Adds an argument of the last node, unless it is a constant or has derivative 0.
@@ -105,14 +107,14 @@ Var operator-(const Var& a, const Var& b);
 Var operator*(const Var& a, const Var& b);
 Var operator/(const Var& a, const Var& b);
 Var& operator+=(Var& a, const Var& b);
-/// As sum(Enclosures); O(terms), each with derivative 1.
+/// Same rule as sum of Enclosures; O(terms), each with derivative 1.
 Var sum(std::span<const Var> terms);
 Var exp(const Var& a);
 Var log(const Var& a);
 Var log_sigmoid(const Var& a);
 Var max(const Var& a, const Var& b);
 Var min(const Var& a, const Var& b);
-/// Has the derivative 0 at 0, 1 and -1 on the two sides of it.
+/// Has the derivative 0 at 0, and 1 and -1 on its two sides.
 Var abs(const Var& a);
 Var clamp(const Var& a, double low, double high);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terms of an objective: its code for one token, as a struct of plain data and portable code
-// (harness/device/kernel/portable.h) that its loops on the host and its kernels share:
+// Terms of an objective: its code for one token, shared by its loops on the host and its kernels,
+// as a struct of plain data and portable code (harness/device/kernel/portable.h):
 //
 //   static constexpr int kSequenceSums, kSums, kMaxima;  // at most; all of ObjectiveSizes
 //   static constexpr bool kHasGradient;

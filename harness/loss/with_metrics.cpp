@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An objective with more metrics: those of another objective without a loss.
+// An objective with additional metrics from another objective, which has no loss.
 #include "harness/loss/objective.h"
 
 namespace lossgrid {

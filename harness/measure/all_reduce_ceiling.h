@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of an all-reduce of a group of ranks that does nothing else: a lower bound for the
-// communication of a loss. Collective; the numbers of repetitions are fixed, so that ranks never
-// diverge.
+// Time of an all-reduce by a group of otherwise idle ranks: a lower bound for the communication of
+// a loss. Collective; the number of repetitions is fixed, so that ranks never diverge.
 #pragma once
 
 #include "harness/comm/communicator.h"
@@ -10,12 +9,12 @@
 namespace lossgrid {
 
 struct AllReduceCeiling {
-  double latency_ns = 0;        // of one float32
+  double latency_ns = 0;        // all-reduce of one float32
   double bytes_per_second = 0;  // payload of one rank divided by time, at 1 MiB
 };
 
-/// Measures sums of float32, each behind a barrier; a sample is the largest time over ranks, and
-/// the median of the samples counts. The same numbers on all ranks. Zeros for one rank: no
+/// Measures sums of float32, each after a barrier. A sample is the largest time over ranks; the
+/// result is the median of the samples, the same on all ranks. Zeros for one rank, which has no
 /// communication.
 AllReduceCeiling measure_all_reduce(Communicator& comm, const ClockNs& now = steady_clock_ns);
 

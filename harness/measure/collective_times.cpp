@@ -12,8 +12,8 @@ namespace {
 constexpr int kWarmUps = 5;
 constexpr double kQuantile = 0.2;
 
-/// Returns the repetitions of a size: about as much time for each.
-int samples_of(std::size_t bytes) {
+/// Returns the number of repetitions for a size, such that all sizes take about the same time.
+int repetitions(std::size_t bytes) {
   return bytes <= 4096 ? 101 : bytes <= (1 << 20) ? 31 : 9;
 }
 
@@ -54,7 +54,7 @@ std::vector<CollectiveSample> time_collectives(Communicator& comm, std::int64_t 
       const std::size_t all = bytes / sizeof(float);
       const std::size_t floats =
           operation == Collective::all_gather ? std::max<std::size_t>(1, all / ranks) : all;
-      const double ns = collective_ns(comm, operation, floats, samples_of(bytes), kQuantile, now);
+      const double ns = collective_ns(comm, operation, floats, repetitions(bytes), kQuantile, now);
       times.push_back(
           {operation, comm.size(), static_cast<std::int64_t>(floats * sizeof(float)), ns * 1e-9});
     }

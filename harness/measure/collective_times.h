@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of collectives of a group of ranks that does nothing else, by size. Collective; the numbers
-// of repetitions are fixed, so that ranks never diverge.
+// Times of collectives by a group of otherwise idle ranks, by size. Collective; the numbers of
+// repetitions are fixed, so that ranks never diverge.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// Time of one operation with one payload, as communicators count it.
+/// Time of one operation with one payload, in bytes as communicators count them.
 struct CollectiveSample {
   Collective operation = Collective::all_reduce;
   int ranks = 1;
@@ -19,15 +19,15 @@ struct CollectiveSample {
   double seconds = 0;
 };
 
-/// Returns the nanoseconds of an all-reduce or all-gather of so many float32, each behind a
-/// barrier: a sample is the largest time over ranks, and the p-quantile of the samples counts. The
-/// same number on all ranks, at least 1.
+/// Returns the nanoseconds of an all-reduce or all-gather of `floats` float32, each after a
+/// barrier: the p-quantile of samples, each the largest time over ranks. The same number on all
+/// ranks, at least 1.
 double collective_ns(Communicator& comm, Collective operation, std::size_t floats, int samples,
                      double p, const ClockNs& now = steady_clock_ns);
 
-/// Returns all-reduce and all-gather of results from 4 bytes to `most_bytes`, of which an
-/// all-gather sends an equal part; nothing for one rank. The 0.2-quantile counts: other work of
-/// the machine only slows it down.
+/// Returns times of all-reduce and all-gather for results of 4 bytes to `most_bytes`, of which a
+/// rank of an all-gather sends an equal part; empty for one rank. Each time is a 0.2-quantile,
+/// because other work of the machine only adds time.
 std::vector<CollectiveSample> time_collectives(Communicator& comm, std::int64_t most_bytes,
                                                const ClockNs& now = steady_clock_ns);
 

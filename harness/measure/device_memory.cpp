@@ -21,7 +21,7 @@ constexpr std::array kOnGpu{MemoryVariant::plain, MemoryVariant::streaming,
                             MemoryVariant::persistent, MemoryVariant::library};
 
 std::int64_t sums_for(std::int64_t bytes, Backend backend) {
-  return traits_of(backend).launches_kernels ? pieces_of(bytes) : 0;
+  return traits_of(backend).launches_kernels ? piece_count(bytes) : 0;
 }
 
 void emulate(EmulatedStream& stream, const CudaMemoryPass& pass) {
@@ -72,7 +72,7 @@ void DeviceMemory::run(MemoryKernel kernel, MemoryVariant variant, const void* f
 std::uint32_t DeviceMemory::sum_of_read(std::int64_t bytes) {
   const HostView view(sums_.buffer());
   const auto sums =
-      view.as<const std::uint32_t>().first(static_cast<std::size_t>(pieces_of(bytes)));
+      view.as<const std::uint32_t>().first(static_cast<std::size_t>(piece_count(bytes)));
   return std::accumulate(sums.begin(), sums.end(), std::uint32_t{0});
 }
 

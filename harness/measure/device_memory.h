@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceMemory: the passes of memory_kernels.h over memory of a rank's device, with the threads of
-// the rank on the processor, as kernels on a GPU or its emulation. Kernels are launched, not waited
-// for.
+// the rank on the processor, as kernels on a GPU or its emulation. Kernels are launched without
+// waiting for them.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ class DeviceMemory {
   /// Returns the bytes that an object allocates for passes over `bytes`.
   static std::int64_t memory_bytes(std::int64_t bytes, Backend backend);
 
-  /// Does as run_memory_kernel. On a GPU `from` and `to` are on multiples of 16 bytes; a launch
-  /// that fails throws internal.
+  /// Makes the pass of run_memory_kernel. On a GPU `from` and `to` are on multiples of 16 bytes.
+  /// Throws internal if a launch fails.
   void run(MemoryKernel kernel, MemoryVariant variant, const void* from, void* to,
            std::int64_t bytes);
 
-  /// Waits, then returns the sum of the last read on a GPU, over as many bytes.
+  /// Waits, then returns the sum of the last read on a GPU, which was over `bytes`.
   std::uint32_t sum_of_read(std::int64_t bytes);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order of compared items in a round of a timing: all of them in every round, so that drift of a
-// shared machine cancels in their ratios, and in a random order, so that none always runs first or
-// behind the same other one. The order is a function of a recorded seed: all ranks compute the same
-// one without communication.
+// Order of compared items in a round of a timing. Every round runs all items, so that drift of a
+// shared machine cancels in their ratios. The order is random, so that no item always runs first or
+// after the same item. It is a function of a recorded seed: all ranks compute the same order
+// without communication.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass is divided among the threads in whole pages, so that parts keep the alignment of the
-// buffer; large ones in pieces that threads take in turn, as rows of logits are.
+// buffer. A large pass is divided into pieces that threads take in turn, like rows of logits.
 #include "harness/measure/memory_kernels.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-// About a MiB, and a prime number of pages: two threads a power of two apart get into each other's
-// way in the banks of the memory, and rows of logits are rarely that far apart.
+// About a MiB, and a prime number of pages: threads whose addresses differ by a power of two
+// collide in the banks of the memory, and rows of logits rarely have such a distance.
 constexpr std::size_t kPieceBytes = 251 * kPageBytes;
 
 constexpr std::array kOfRead{MemoryVariant::plain, MemoryVariant::prefetch,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory kernels: passes that read, copy or change memory and do nothing else, with the threads of
-// the rank. Their time is a lower bound for a loss on as many bytes, so they must be fast: the best
-// stores and prefetch differ between processors, sizes and moments, so there are several variants
-// of each.
+// the rank. Their time is a lower bound for a loss on the same number of bytes, so they must be
+// fast. The best stores and prefetch differ between processors, sizes and moments, so each kernel
+// has several variants.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ enum class MemoryKernel {
 };
 
 /// Variants of a kernel. Prefetch is by software, 4 KiB ahead into the second cache; streaming
-/// stores bypass the caches; library is memcpy, of copy only; eight_places, of read only, reads
+/// stores bypass the caches; library is memcpy (copy only); eight_places (read only) reads the
 /// eighths of its part side by side, so that the processor's own prefetch follows all of them.
 enum class MemoryVariant {
   plain,
@@ -28,7 +28,7 @@ enum class MemoryVariant {
   streaming_prefetch,
   library,
   eight_places,
-  persistent,  // of GPUs
+  persistent,  // on GPUs only
 };
 
 std::string_view name(MemoryKernel kernel);
@@ -39,7 +39,7 @@ std::span<const MemoryVariant> variants_of(MemoryKernel kernel);
 
 /// Makes one pass over `bytes` of memory with the threads of the rank. `from` is used by read and
 /// copy, `to` by copy and update; read and update leave out the last bytes % 4. Returns the sum of
-/// read, else 0.
+/// a read, 0 for other kernels.
 std::uint32_t run_memory_kernel(MemoryKernel kernel, MemoryVariant variant, const void* from,
                                 void* to, std::size_t bytes);
 

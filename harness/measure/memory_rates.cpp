@@ -22,7 +22,7 @@ constexpr std::int64_t kLeastSampleBytes = std::int64_t{1} << 26;  // millisecon
 std::map<MemoryKernel, double> memory_rates(Device& device, std::int64_t bytes) {
   DeviceArray<std::uint32_t> from(device, static_cast<std::size_t>(bytes / 4), "rated_from");
   DeviceArray<std::uint32_t> to(device, static_cast<std::size_t>(bytes / 4), "rated_to");
-  std::fill(from.begin(), from.end(), 0u);  // pages that nothing wrote to are not memory yet
+  std::fill(from.begin(), from.end(), 0u);  // untouched pages are not memory yet
   std::fill(to.begin(), to.end(), 0u);
   DeviceMemory memory(device, bytes);
   const std::int64_t repeats = std::max<std::int64_t>(1, kLeastSampleBytes / bytes);

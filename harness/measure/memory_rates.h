@@ -11,9 +11,9 @@
 
 namespace lossgrid {
 
-/// Returns the bytes a second of every kernel over arrays of `bytes`: those read, and written where
-/// it writes. The fastest variant counts, by the 0.2-quantile of its passes: other work of the
-/// machine only slows them down.
+/// Returns the bytes per second that every kernel reads and writes, over arrays of `bytes`. The
+/// rate is that of the fastest variant at the 0.2-quantile of its pass times, because other work of
+/// the machine only adds time.
 std::map<MemoryKernel, double> memory_rates(Device& device, std::int64_t bytes);
 
 }  // namespace lossgrid

@@ -23,7 +23,7 @@ constexpr std::uint32_t kSignBit = 0x80000000u;
 constexpr std::size_t kAheadBytes = 4096;
 constexpr std::size_t kLineBytes = 64;
 
-/// Processes the words behind the last whole step, one by one.
+/// Processes the words after the last whole step, one by one.
 template <MemoryKernel kernel>
 std::uint32_t sweep_rest(const std::byte* from, std::byte* to, std::size_t begin, std::size_t end) {
   if constexpr (kernel == MemoryKernel::copy) {
@@ -98,8 +98,8 @@ HWY_ATTR std::uint32_t sweep(const std::byte* from, std::byte* to, std::size_t b
   return std::accumulate(lanes, lanes + hn::Lanes(d), sweep_rest<kernel>(from, to, at, end));
 }
 
-/// Returns the sum of whole vectors in eight parts of equal length side by side, and of the words
-/// behind them.
+/// Returns the sum of whole vectors, read side by side from eight parts of equal length, and of the
+/// words after the parts.
 HWY_ATTR std::uint32_t read_eight_places(const std::byte* from, std::size_t begin,
                                          std::size_t end) {
   constexpr std::size_t kPlaces = 8;
@@ -167,7 +167,7 @@ HWY_AFTER_NAMESPACE();
 namespace lossgrid {
 
 namespace {
-constexpr std::size_t kAlignment = 64;  // of streaming stores of the widest vectors
+constexpr std::size_t kAlignment = 64;  // alignment of streaming stores of the widest vectors
 }
 
 HWY_EXPORT(sweep_kernel);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds: warm-up rounds take the same path and keep nothing. The only collectives of the sampler
-// itself are a barrier before each timed part, and a reduction of the samples and a broadcast of
-// the decision after each round.
+// Warm-up rounds take the same path as timed rounds and keep no samples. The only collectives of
+// the sampler itself are a barrier before each timed part, and a reduction of the samples and a
+// broadcast of the decision after each round.
 #include "harness/measure/sampler.h"
 
 #include <algorithm>
@@ -108,7 +108,7 @@ class Sampler {
     }
   }
 
-  /// Decides on rank 0 if the next round, which belongs to the samples, is the last.
+  /// Decides on rank 0 if the next round, which is also sampled, is the last.
   Decision decide(std::int64_t elapsed_ns) {
     if (world_.rank() != 0) return Decision::go_on;
     const StopRule& rule = request_.stop;
@@ -149,7 +149,7 @@ class Sampler {
   const SamplerRequest& request_;
   const ClockNs& clock_;
   std::vector<std::size_t> order_;
-  std::vector<std::size_t> first_;  // place of an item's first step in the next two
+  std::vector<std::size_t> first_;  // index of an item's first step in the next two
   std::vector<std::int64_t> own_ns_;
   std::vector<std::int64_t> own_communication_ns_;
   Samples samples_;

@@ -65,7 +65,7 @@ SelfTestCheck check_copy(const MeasuringTools& tools) {
   for (std::size_t k = 0; k < from.size(); ++k)
     from[k] = static_cast<std::uint32_t>(k) * 2654435761u;
   std::vector<std::uint32_t> to(from.size());
-  tools.copy(from.data(), to.data(), kCopyBytes);  // variants are chosen and pages touched
+  tools.copy(from.data(), to.data(), kCopyBytes);  // chooses variants and touches pages
   std::fill(to.begin(), to.end(), 0u);
   const std::int64_t start = tools.now();
   tools.copy(from.data(), to.data(), kCopyBytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Self test of the measuring tools, before they judge anything: known bytes, times and copies must
-// be measured right. After a failed check no figure of the run can be trusted.
+// Self test of the measuring tools before their first use: known bytes, times and copies must be
+// measured right. After a failed check no figure of the run can be trusted.
 #pragma once
 
 #include <chrono>
@@ -18,14 +18,14 @@ namespace lossgrid {
 struct SelfTestCheck {
   std::string name;
   bool passed = false;
-  double expected = 0;  // known value, or a limit; `detail` has which
+  double expected = 0;  // known value or limit, as `detail` states
   double measured = 0;
   std::string unit;
   std::string detail;
 };
 
 /// Tools under test: the clock of samples, the accounting of allocations and the memory kernels.
-/// Default-constructed: those of this program.
+/// The default is the tools of this program.
 struct MeasuringTools {
   MeasuringTools();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Summaries of a few samples of a time on a shared machine: order statistics, which one slow sample
-// does not move, and the ratio of two items that were timed in turn. No sample is dropped. Throws
-// internal if there are no samples, one is NaN, or an argument is out of its range.
+// does not move, and the ratio of two items that were timed in turn. No sample is dropped.
+// Functions throw internal without samples, for a NaN sample, or for an argument out of its range.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ double quantile(std::span<const double> samples, double p);
 double median(std::span<const double> samples);
 
 /// Returns the median over k of samples[k] / baseline[k], for samples that were taken in turn: a
-/// temporary slowdown of the machine is in both members of a pair. As many of both; every
+/// temporary slowdown of the machine is in both members of a pair. Requires equal sizes and every
 /// baseline[k] > 0.
 double median_of_pair_ratios(std::span<const double> samples, std::span<const double> baseline);
 

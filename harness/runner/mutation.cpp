@@ -281,10 +281,25 @@ bool run_mutants(const std::vector<Suite>& suites, const std::vector<std::string
   return false;
 }
 
-bool has_named_check(const std::vector<std::string>& failed, const std::string& check) {
-  return check.empty() || std::any_of(failed.begin(), failed.end(), [&](const std::string& one) {
-           return one == check || one.starts_with(check + ": ");
-         });
+bool has_named_check(const std::vector<std::string>& failed, const std::string& checks) {
+  if (checks.empty()) return true;
+  const std::vector<std::string> named = alternatives(checks);
+  return std::any_of(failed.begin(), failed.end(), [&](const std::string& one) {
+    return std::any_of(named.begin(), named.end(), [&](const std::string& check) {
+      return one == check || one.starts_with(check + ": ") || one.starts_with(check + ".");
+    });
+  });
+}
+
+std::vector<std::string> alternatives(std::string checks) {
+  constexpr std::string_view kOr = " or ";
+  std::vector<std::string> names;
+  for (std::size_t at = checks.find(kOr); at != std::string::npos; at = checks.find(kOr)) {
+    names.push_back(checks.substr(0, at));
+    checks.erase(0, at + kOr.size());
+  }
+  names.push_back(std::move(checks));
+  return names;
 }
 
 ExitCode exit_code_of(const std::vector<MutantRecord>& mutants) {

@@ -22,9 +22,13 @@ bool run_mutants(const std::vector<Suite>& suites, const std::vector<std::string
                  const RunOptions& options, ProblemCache& problems,
                  const std::function<void(const MutantRecord&)>& sink);
 
-/// True if `failed`, the checks of a trial that rejected a mutant, has the one named `check`, or
-/// the trial ended with the status `check`: "error: rank 7 left". Any will do where none is named.
-bool has_named_check(const std::vector<std::string>& failed, const std::string& check);
+/// True if `failed`, the checks of a trial that rejected a mutant, has one of those named `checks`
+/// ("loss or metric": also a metric's own name), or the trial ended with a status of this name:
+/// "error: rank 7 left". Any will do where none is named.
+bool has_named_check(const std::vector<std::string>& failed, const std::string& checks);
+
+/// Returns the names in "loss or grad_logits or metric".
+std::vector<std::string> alternatives(std::string checks);
 
 /// Returns 0 when every mutant that ran was rejected and no control was, else 10; 77 when nothing
 /// ran.

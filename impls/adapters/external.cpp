@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations from outside: a function of Python or of a shared library, in a worker process of
-// the rank or in this one, which gets views of this rank's tensors and returns log-probabilities or
-// a loss (python/PROTOCOL.md).
-// Log-probabilities and entropies go through the objective on this side, as those of built-in
-// strategies do, and the function's backward gets d loss / d each of them. A loss comes back as its
-// value and its gradient.
+// External implementations: a function in Python or a shared library, in a worker process of the
+// rank or in this process, which gets views of this rank's tensors and returns log-probabilities or
+// a loss (python/PROTOCOL.md). Log-probabilities and entropies go through the objective on this
+// side, as with built-in strategies, and the function's backward gets d loss / d each of these
+// numbers. A loss is returned as its value and its gradient.
 #include <algorithm>
 
 #include "harness/core/error.h"
@@ -23,7 +22,7 @@
 namespace lossgrid {
 namespace {
 
-/// Factors by which loss and gradient are too large, by declaration.
+/// Returns the declared factor by which loss and gradient are too large.
 double declared_scale(const ExternalDeclaration& declaration, const LossProblem& problem) {
   return declaration.scale.value(
       {problem.grid.dp, problem.grid.cp, problem.batch.microbatch.count});
@@ -53,7 +52,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
         objective_(context.device, problem, Steps()),
         own_ids_(vocab_shard(problem.vocab, problem.grid.tp, context.tp.rank()).valid()),
         arrays_(problem, declaration, pack_, positions_, out_rows(), own_ids_) {
-    // First: if it fails on one rank, no worker has a request yet.
+    // First, so that no worker has a request yet if it fails on one rank.
     if (declaration.has_cost && context.observed && !context.timed) {
       predicted_ = runtime.cost(declaration.name, options,
                                 problem_json(problem, context.tp.rank(), context.cp.rank()));
@@ -92,7 +91,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     forward(inputs, outputs);
     if (declaration_.is_engine) return backward(inputs, gradients);
     const PhaseMeasurement forward = *measured_;
-    run_backward(0);  // caches hold what the forward left
+    run_backward(0);  // caches hold the data of the forward
     finish_backward(inputs, gradients);
     measured_->time_ns += forward.time_ns;
     measured_->peak_bytes = std::max(measured_->peak_bytes, forward.peak_bytes);
@@ -109,7 +108,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
  private:
   std::int64_t out_rows() const { return static_cast<std::int64_t>(rows_.rows()); }
 
-  /// Returns the upstream gradient divided by the factor that the declaration multiplies by.
+  /// Returns the factor of upstream gradients that cancels the declared factor.
   double upstream_factor() const {
     const double gather = declaration_.gradient_summed_over_cp ? problem_.grid.cp : 1;
     return 1 / (gather * declared_scale(declaration_, problem_));
@@ -134,10 +133,10 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     if (is_traced()) {
       measured_->evaluation = difference_of_evaluation(evaluate(inputs), trained_);
     }
-    traced_ = false;  // the first time is enough
+    traced_ = false;  // traced once only
   }
 
-  /// Refuses an entropy that the loss depends on and that cannot pass a gradient on.
+  /// Throws if the loss depends on an entropy that cannot pass on a gradient.
   void require_graphs(const nlohmann::json& answer) {
     const auto names = answer.value("without_graph", std::vector<std::string>());
     if (std::find(names.begin(), names.end(), "entropy") == names.end()) return;
@@ -199,7 +198,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   }
 
   void read_tokens(TokenOutputs& tokens) {
-    context_.device.synchronise();  // a kernel of the objective may still read what stands there
+    context_.device.synchronise();  // a kernel of the objective may still read the memory
     copy_column("out.logprobs", tokens.logprobs);
     // Metrics that would be made of zeros are left out (ImplementationTraits::outputs).
     for (const std::span<float> column : tokens.terms) {
@@ -221,8 +220,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
                : objective_.run_local(context_.cp, tokens, grad_.all());
   }
 
-  /// A loss is that of the whole pack on every rank. That of an engine is of the whole batch; the
-  /// harness adds up over dp ranks.
+  /// A loss is for the whole pack on every rank. An engine's loss is for the whole batch, while the
+  /// harness adds losses over dp ranks.
   ObjectiveResult whole_loss(const nlohmann::json& answer) {
     ObjectiveResult result;
     result.loss = loss_in(answer) / declared_scale(declaration_, problem_);
@@ -233,7 +232,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   void write_upstream() {
     context_.device.synchronise();  // kernels of the objective write grad_
     write_upstream("upstream.logprobs", grad_.all().logprob);
-    // Without an entropy in the loss it stays 0.
+    // The gradient of the entropy stays 0 if the loss has no entropy.
     if (needs_entropy_gradient()) {
       write_upstream("upstream.entropy", grad_.all().terms[RowTerm::entropy]);
     }
@@ -266,7 +265,7 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     if (problem_.head.has_bias) add_gradient("grad.bias", gradients.bias);
   }
 
-  /// Adds a gradient of the LM head, without the declared factor that is too much.
+  /// Adds a gradient of the LM head without the declared extra factor.
   void add_gradient(const char* name, float* out) {
     const std::span<const float> gradient = arrays_.array<float>(name);
     const HostView view(context_.device, out, gradient.size_bytes());
@@ -276,7 +275,8 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
     view.write_back();
   }
 
-  /// An engine has taken the gradient of its scaled loss itself.
+  /// Returns the factor of the weight's gradient: an engine has differentiated its scaled loss
+  /// itself.
   double weight_share() const {
     return declaration_.is_engine ? 1 / declared_scale(declaration_, problem_) : 1;
   }
@@ -288,19 +288,19 @@ class ExternalPlan final : public LossPlan, public ForeignPlan {
   ExternalRuntime& runtime_;
   ShiftedBatch pack_;
   std::vector<std::int64_t> positions_;
-  ShiftedBatch rows_;  // that outputs stand for
+  ShiftedBatch rows_;  // rows of the outputs
   RowTable table_;
   GradientTable grad_;
   ObjectivePass objective_;
-  const std::int64_t own_ids_;  // columns without those of padding
+  const std::int64_t own_ids_;  // columns without padding columns
   SharedArrays arrays_;
-  std::unique_ptr<ExternalSession> session_;  // ends before the arrays
+  std::unique_ptr<ExternalSession> session_;  // destroyed before the arrays
   std::vector<std::string> broken_guards_;
   StepReport step_;
-  bool traced_ = true;       // collectives and memory are looked at
-  ReturnedNumbers trained_;  // of the traced forward
+  bool traced_ = true;       // true while collectives and memory are recorded
+  ReturnedNumbers trained_;  // numbers of the traced forward
   std::optional<PhaseMeasurement> measured_;
-  DeclaredCost predicted_;  // of the own rank
+  DeclaredCost predicted_;  // prediction for this rank
 };
 
 class External final : public LossImplementation, public DeclaresConventions {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ReturnedNumbers`: what a function from outside returned by a forward; and the comparison of an
-// evaluation, which keeps no graph, with a training step on the same inputs.
+// `ReturnedNumbers`: numbers that an external function returned from a forward; and the comparison
+// of an evaluation, which keeps no graph, with a training step on the same inputs.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ double loss_in(const nlohmann::json& answer);
 ReturnedNumbers returned_numbers(const ExternalDeclaration& declaration, const SharedArrays& arrays,
                                  const nlohmann::json& answer);
 
-/// Returns the first difference that is more than roundings, as a sentence; empty if there is none.
+/// Returns the first difference beyond roundings as a sentence; empty without such a difference.
 std::string difference_of_evaluation(const ReturnedNumbers& evaluated,
                                      const ReturnedNumbers& trained);
 

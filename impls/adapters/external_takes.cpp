@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/adapters/external_takes.h"
 
+#include <string>
+
 #include <fmt/format.h>
+
+#include "harness/external/conventions.h"
+#include "harness/external/problem_json.h"
 
 namespace lossgrid {
 namespace {
 
-/// Returns true for the numbers of a row that a function returns beside its log-probability.
+/// Returns true for numbers of a row, other than its log-probability, that a function returns.
 bool returns_number(const ExternalDeclaration& declaration, RowTerm term) {
   return term == RowTerm::entropy && declaration.returns_entropy;
 }
 
-/// Returns the reason for which lossgrid cannot make the loss of what the function returns: the
-/// first number of a row that the loss depends on and the function does not return.
+/// Returns the reason why lossgrid cannot make the loss from the function's results: the first
+/// number of a row on which the loss depends and which the function does not return.
 std::optional<SkipReason> lacks_number(const ExternalDeclaration& declaration,
                                        const LossProblem& problem) {
   for (const RowTerm term : kAllRowTerms) {
@@ -35,7 +40,7 @@ std::optional<SkipReason> lacks_number(const ExternalDeclaration& declaration,
   return std::nullopt;
 }
 
-/// Returns the reason for which a function that makes the loss itself is not given the objective.
+/// Returns the reason why a function that makes the loss itself does not get the objective.
 std::optional<SkipReason> makes_no_such_loss(const ExternalDeclaration& declaration,
                                              const LossProblem& problem) {
   if (problem.objective.needs().draws) {
@@ -65,27 +70,9 @@ std::optional<SkipReason> makes_no_such_loss(const ExternalDeclaration& declarat
 
 std::optional<SkipReason> not_taken(const ExternalDeclaration& declaration,
                                     const LossProblem& problem) {
+  const auto takes = [&](const std::string& word) { return declaration.takes_also(word); };
+  if (const auto reason = refusal(problem_json(problem), takes)) return SkipReason{*reason};
   const bool has_values = problem.objective.needs().head != Head::lm;
-  if (has_values && !declaration.takes_also("values")) {
-    return SkipReason{"takes no head without a vocabulary: takes=\"values\""};
-  }
-  if (problem.sampling.has_mask && !declaration.takes_also("sampling_mask")) {
-    return SkipReason{"takes no sampling mask: takes=\"sampling_mask\""};
-  }
-  const bool is_transformed = !problem.row_transform().is_identity() ||
-                              (problem.from_hidden() && problem.transform.scale != 1);
-  if (is_transformed && !declaration.takes_also("transforms")) {
-    return SkipReason{"takes no logits that are scaled, capped or divided: takes=\"transforms\""};
-  }
-  if (problem.transform.by_sequence && !declaration.takes_also("sequence_temperatures")) {
-    return SkipReason{"takes no temperatures by sequence: takes=\"sequence_temperatures\""};
-  }
-  if (problem.head.has_bias && !declaration.takes_also("bias")) {
-    return SkipReason{"takes no bias of the LM head: takes=\"bias\""};
-  }
-  if (problem.grid.cp_layout != CpLayout::zigzag && !declaration.takes_also("layouts")) {
-    return SkipReason{"takes no CP layout but zigzag: takes=\"layouts\""};
-  }
   if (has_values) return std::nullopt;  // the number of a row is the value itself
   return declaration.returns_logprobs ? lacks_number(declaration, problem)
                                       : makes_no_such_loss(declaration, problem);

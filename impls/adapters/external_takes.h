@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// not_taken: the rule by which functions from outside are given options, inputs and layouts only if
-// they declare that they take them (`takes=` of Python, `takes` of a plugin), and losses only if
-// all numbers that these are made of are returned or taken.
+// not_taken: the rule that external functions get options, inputs and layouts only if they declare
+// them (`takes=` of Python, `takes` of a plugin), and losses only if they return or take all
+// numbers of the loss.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace lossgrid {
 
-/// Returns the reason for which a function is not given a problem; nullopt if it is.
+/// Returns the reason why a function does not get a problem; nullopt if it does.
 std::optional<SkipReason> not_taken(const ExternalDeclaration& declaration,
                                     const LossProblem& problem);
 

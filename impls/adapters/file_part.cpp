@@ -26,7 +26,7 @@ FilePart part_of_whole_file(const LossProblem& problem, int tp_rank, int cp_rank
   part.first_column = shard.begin;
   part.columns = shard.valid();
   part.has_weight = cp_rank == 0;
-  std::vector<std::int64_t> first{0};  // [S + 1] tokens of the file
+  std::vector<std::int64_t> first{0};  // [S + 1] first token of each sequence in the file
   for (const std::int64_t length : batch.input_lengths) first.push_back(first.back() + length);
   part.tokens = part.hidden_rows = first.back();
   for (const std::int64_t position : cp_rows(batch, problem.grid.cp, cp_rank)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// results:file=R.safetensors: plays back the results of another program, so that code which runs
-// elsewhere is judged here. The file holds the results of the whole batch, and every rank takes its
-// part. With "{r}" in its name, which stands for the rank of the grid, there is one file a rank
-// with its own results: rows [T_c] of the padded pack in its order, and its vocabulary shard
-// [V_t], padding columns included.
+// results:file=R.safetensors: plays back the results of another program, to judge code that runs
+// elsewhere. The file holds the results of the whole batch, and every rank takes its part. With
+// "{r}" in its name, which stands for the rank of the grid, there is one file per rank with the
+// rank's results: rows [T_c] of the padded pack in its order, and its vocabulary shard [V_t],
+// padding columns included.
 #include <algorithm>
 #include <limits>
 
@@ -107,7 +107,7 @@ class ResultsPlan final : public LossPlan {
     }
   }
 
-  /// Reads a part; pads, and columns that the file does not have, are zero.
+  /// Reads a part. Pads, and columns that the file does not have, become zero.
   void write_rows(const char* name, const std::vector<std::int64_t>& rows, const Columns& columns,
                   std::int64_t width, void* out) const {
     std::vector<double> row(static_cast<std::size_t>(width));
@@ -231,7 +231,7 @@ class Results final : public LossImplementation {
 
   RecordedResults read(int rank) const { return RecordedResults::read(file_of_rank(file_, rank)); }
 
-  /// Both can be taken where there is no gradient.
+  /// Without a gradient in the file, both kinds of inputs are supported.
   InputKind inputs() const {
     if (!first_.has_gradients()) return InputKind::either;
     return first_.has("grad_logits") ? InputKind::logits : InputKind::hidden;
@@ -282,7 +282,7 @@ class Results final : public LossImplementation {
   }
 
   std::string file_;
-  RecordedResults first_;  // of the whole batch, or of rank 0
+  RecordedResults first_;  // results of the whole batch, or of rank 0
 };
 
 const Registered registered_results{ImplementationEntry{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of kernels by the backend of LogitsRows, the rows as kernels of GPUs take them, and
-// what the host counts of them.
+// Choice of kernels by the backend of LogitsRows, conversion of rows for kernels of GPUs, and
+// counts by the host.
 #pragma once
 
 #include "impls/kernels/cuda/cuda_rows.h"
@@ -13,7 +13,7 @@ inline bool on_processor(const LogitsRows& rows) {
   return rows.device == nullptr || rows.device->backend() == Backend::cpu;
 }
 
-/// Returns the rows without what the processor alone reads.
+/// Returns the rows without members that only the processor reads.
 inline CudaRows device_view(const LogitsRows& rows) {
   return {.dtype = rows.dtype,
           .data = rows.data,

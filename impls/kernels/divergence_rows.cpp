@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernels by the backend of the student's rows, as rows.cpp.
+// Chooses the kernels by the backend of the student's rows, like rows.cpp.
 #include "impls/kernels/divergence_rows.h"
 
 #include "harness/device/kernel/launch.h"

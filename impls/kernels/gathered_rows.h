@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GatheredRows: the arguments of gather_rows (hidden_rows.h). Plain data only: nvcc compiles this
+// GatheredRows: arguments of gather_rows (hidden_rows.h). Plain data only: nvcc compiles this
 // header.
 #pragma once
 

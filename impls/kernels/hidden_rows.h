@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row operations of the lm_head path other than GEMM (gather, clear, convert), on the backend of
-// the device: done on return on the processor, launched and not waited for on a GPU.
+// the device. On the processor they are done on return; on a GPU they are launched without waiting.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ void gather_rows(Device& device, const GatheredRows& gathered);
 void clear_rows(Device& device, DType dtype, void* data, const std::uint8_t* keep,
                 std::int64_t rows, std::int64_t size);
 
-/// Rounds every row [rows, size] of floats to bf16, at the beginning of its own memory: afterwards
-/// rows stand 2 `size` elements apart.
+/// Rounds every row [rows, size] of floats to bf16, at the begin of its own memory: afterwards rows
+/// are 2 `size` elements apart.
 void round_rows(Device& device, float* data, std::int64_t rows, std::int64_t size);
 
 /// to[k] := from[k], rounded if `to` is bf16.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `KeptColumns`: the part of a row's kept set (harness/problem/values/sampling_mask.h) that one
-// vocab shard holds, a bit for a column. Kernels read the logits of all other columns as -inf.
-// Plain data only: nvcc compiles this header.
+// vocab shard holds, with a bit for each column. Kernels read the logits of all other columns as
+// -inf. Plain data only: nvcc compiles this header.
 #pragma once
 
 #include <cstdint>

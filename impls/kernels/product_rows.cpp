@@ -12,7 +12,7 @@ namespace lossgrid {
 std::optional<SkipReason> no_product_statistics(Backend backend) {
   const BackendTraits& traits = traits_of(backend);
   if (!traits.launches_kernels) return SkipReason{"forward=tiles is about GPUs"};
-  if (!traits.is_gpu) return std::nullopt;  // emulated
+  if (!traits.is_gpu) return std::nullopt;  // emulated GPUs run it
   if (cuda_launch<LaunchProductTiles> == nullptr) {
     return SkipReason{"this build has no CUTLASS for forward=tiles"};
   }

@@ -17,15 +17,15 @@
 
 namespace lossgrid {
 
-/// One more id that stands for all ids that a teacher has not sent (Divergence::Topk::tail), as a
-/// part of each of them: with p', q' of the two tails, every other id has ln(p / q) = ln(p' / q').
-/// A p' below its smallest value is that value, without a gradient: then other ids have the numbers
-/// that leave p' out of the sums, and what it adds to D stands beside.
+/// Tail: one more id that stands for all ids that a teacher has not sent (Divergence::Topk::tail),
+/// of which each unsent id has a part: with p', q' of both tails, every unsent id has ln(p / q) =
+/// ln(p' / q'). A p' below its smallest value is replaced by that value and has no gradient: then
+/// the numbers of unsent ids leave p' out of the sums, and its contribution to D is separate.
 struct TailRow {
-  float log_ratio = 0;   // ln(p / q) of every other id
+  float log_ratio = 0;   // ln(p / q) of every unsent id
   float ratio = 0;       // q / p
   float mass = 1;        // sum of q
-  float of_teacher = 0;  // to be added to DivergenceSums::of_teacher
+  float of_teacher = 0;  // contribution to DivergenceSums::of_teacher
   float of_student = 0;
 };
 
@@ -35,16 +35,17 @@ struct RowSoftmax {
   const float* sum;                 // s = sum of exp(z - shift)
   const float* weighted = nullptr;  // sum of exp(z - shift) (z - shift), with d loss / d entropy
   const float* finite = nullptr;    // F, with d loss / d mean_logprob
-  // z_y - shift, if the log-probability of a target of -inf is a constant: such a row has no a.
+  // z_y - shift, if the log-probability of a target of -inf is constant: then a = 0 for such a row.
   const float* filtered = nullptr;
-  // With d loss / d divergence (divergence_rows.h): shift and sum of the teacher, those of the
-  // student on its support if the divergence is on it, and the merged DivergenceSums::of_student.
+  // With d loss / d divergence (divergence_rows.h): shift and sum of the teacher, shift and sum of
+  // the student on the teacher's support if the divergence is on the support, and the merged
+  // DivergenceSums::of_student.
   const float* teacher_shift = nullptr;
   const float* teacher_sum = nullptr;
   const float* support_shift = nullptr;
   const float* support_sum = nullptr;
   const float* divergence_of_student = nullptr;
-  const TailRow* tail = nullptr;  // of a divergence with a tail
+  const TailRow* tail = nullptr;  // tails of a divergence with a tail
 
   /// Returns the statistics from row `begin` on.
   constexpr RowSoftmax from(std::int64_t begin) const {
@@ -63,7 +64,7 @@ struct RowSoftmax {
             at(divergence_of_student),
             tail == nullptr ? nullptr : tail + begin};
   }
-  /// Return the statistics of the distributions that a divergence compares.
+  /// The following functions return the statistics of the distributions that a divergence compares.
   constexpr RowSoftmax of_teacher() const { return {teacher_shift, teacher_sum}; }
   constexpr RowSoftmax of_divergence(const Divergence& divergence) const {
     RowSoftmax student{shift, sum};
@@ -73,10 +74,10 @@ struct RowSoftmax {
   }
 };
 
-/// d loss / d number of every row, [rows] each; null where the loss does not depend on it.
+/// d loss / d number of every row, [rows] each; null if the loss does not depend on it.
 struct RowGradients {
   const float* logprob;
-  ByGradientTerm<const float*> terms = {};  // a divergence is all then (divergence_rows.h)
+  ByGradientTerm<const float*> terms = {};  // a divergence excludes others (divergence_rows.h)
 
   constexpr bool logprob_alone() const {
     for (const float* column : terms) {
@@ -84,7 +85,7 @@ struct RowGradients {
     }
     return true;
   }
-  /// True if the loss does not depend on row r: its gradient is 0 whatever its statistics are.
+  /// True if the loss does not depend on row r, so that its gradient is 0 for any statistics.
   LOSSGRID_KERNEL bool is_zero(std::int64_t r) const {
     if (logprob[r] != 0) return false;
     for (const float* column : terms.of) {
@@ -102,7 +103,7 @@ struct RowGradients {
   }
 };
 
-/// The coefficients above.
+/// Coefficients a, b, c and d.
 struct RowCoefficients {
   float a = 0;
   float b = 0;

@@ -16,7 +16,7 @@ struct ScatterRow {
   static constexpr int kMostColumns = 1 + kRowTerms;
 
   const float* from;  // [ranks, columns, rows]
-  std::int64_t rows;  // of a rank
+  std::int64_t rows;  // rows of a rank
   int columns;
   const std::int32_t* positions;
   std::int64_t stride;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernels by the backend of the rows: of the processor (cpu/) or of GPUs (cuda/).
+// Chooses the kernels by the backend of the rows: kernels of the processor (cpu/) or of GPUs
+// (cuda/).
 #include "impls/kernels/rows.h"
 
 #include "harness/device/kernel/launch.h"

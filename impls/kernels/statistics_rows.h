@@ -12,7 +12,7 @@
 
 namespace lossgrid {
 
-/// Statistics of a row that are made beside shift, target and sum.
+/// Statistics of a row that are made in addition to shift, target and sum.
 struct StatisticsKinds {
   bool all = false;          // min and weighted, for entropy and extrema
   bool mean = false;         // total and finite, for means over the vocabulary
@@ -28,7 +28,7 @@ struct StatisticsKinds {
   }
 };
 
-/// Returns the statistics that a term is made of (WriteRow), and its gradient.
+/// Returns the statistics from which a term (WriteRow) and its gradient are made.
 constexpr StatisticsKinds statistics_of(RowTerm term) {
   switch (term) {
     case RowTerm::entropy:
@@ -48,7 +48,7 @@ constexpr StatisticsKinds statistics_of(RowTerm term) {
   return {};
 }
 
-/// Table [columns, rows] of the statistics that there are, in the order of Column. Columns that are
+/// Table [columns, rows] of the available statistics, in the order of Column. Columns that are
 /// reduced together are adjacent.
 struct StatisticsColumns {
   enum Column { kMin, kShift, kTarget, kTotal, kFinite, kSum, kWeighted, kSquares, kBeaten };
@@ -68,10 +68,11 @@ struct StatisticsColumns {
   constexpr float& at(Column which, std::int64_t r) const { return column(which)[r]; }
 };
 
-/// True if a shard has an id that is more probable than the target: `own` are its statistics, and
-/// `shift` is the largest logit of the vocabulary. The shard that owns the target knows whether its
-/// own ids are, and else that those of the others are; that a lower id has the same logit is known
-/// where that is.
+/// True if a shard has an id that is more probable than the target. `own` are the shard's
+/// statistics, and `shift` is the largest logit of the vocabulary. The shard that owns the target
+/// compares its own ids with it; if they are not more probable, the target is beaten if another
+/// shard has a larger logit. A lower id with the same logit beats the target too, and is found by
+/// the shard that has it.
 LOSSGRID_KERNEL bool beats(const StatisticsColumns& own, float own_shift, const VocabShard& shard,
                            std::int32_t target, float shift, std::int64_t r) {
   if (shard.owns(target)) {
@@ -91,10 +92,10 @@ struct NegateMin {
 };
 
 /// Merges the statistics of all shards, one rank's columns after the other with minima negated, to
-/// those of the vocabulary.
+/// statistics of the vocabulary.
 struct MergeRow {
   using Columns = StatisticsColumns;
-  Columns received;          // of rank 0
+  Columns received;          // columns of rank 0
   const VocabShard* shards;  // [ranks]
   std::int64_t ranks;
   const std::int32_t* targets;  // [rows]
@@ -124,7 +125,7 @@ struct MergeRow {
       const float own = shard.at(Columns::kSum, r);
       if (own == 0) continue;  // exp(distance) of an empty shard may be infinite
       const float scale = std::exp(distance);
-      if (scale == 0) continue;  // nothing is left, and distance * own may be infinite
+      if (scale == 0) continue;  // the term vanishes, and distance * own may be infinite
       sum += scale * own;
       if (whole.kinds.predictions) squares += scale * (scale * shard.at(Columns::kSquares, r));
       if (whole.kinds.all) weighted += scale * (shard.at(Columns::kWeighted, r) + distance * own);
@@ -146,7 +147,7 @@ struct MergeRow {
   }
 
  private:
-  /// Adds a shard's total, moved by the distance of its shift to that of the vocabulary.
+  /// Adds a shard's total, moved by the distance of its shift to the vocabulary's shift.
   LOSSGRID_KERNEL static void add_total(const Columns& shard, float distance, std::int64_t r,
                                         float& total, float& finite) {
     const float own = shard.at(Columns::kFinite, r);
@@ -162,8 +163,8 @@ struct MergeRow {
   }
 };
 
-/// Rescales the own statistics from the own shift to that of the vocabulary, and negates the
-/// minimum of the vocabulary back.
+/// Rescales a shard's own statistics from its shift to the vocabulary's shift, and undoes the
+/// negation of the vocabulary's minimum.
 struct MoveShift {
   using Columns = StatisticsColumns;
   Columns columns;
@@ -199,10 +200,10 @@ struct MoveShift {
   }
 };
 
-/// Per-token output columns, [rows] each; null where a number is not asked for.
+/// Per-token output columns, [rows] each; null if a number is not requested.
 struct OutputColumns {
   float* logprobs;
-  ByRowTerm<float*> terms = {};  // but the divergence (teacher_statistics.h)
+  ByRowTerm<float*> terms = {};  // without the divergence (teacher_statistics.h)
 };
 
 /// Writes the outputs of a token, 0 for rows that predict nothing.
@@ -216,10 +217,11 @@ struct WriteRow {
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     const bool predicts = targets[r] >= 0;
-    // The sum of one logit alone is 1, and exponentials of kernels only come close to that.
+    // The sum of a single logit is exactly 1, which exponentials of kernels only approximate.
     const float log_sum = vocab == 1 ? 0.0f : std::log(columns.at(Columns::kSum, r));
     float target = columns.at(Columns::kTarget, r);
-    // Its distance from itself is 0, that of a float64 logit from a float32 shift may be another.
+    // The distance of a single logit from itself is 0, but its distance from a float32 shift may
+    // differ in float64.
     if (vocab == 1 && -infinity() < target && target < infinity()) target = 0;
     const bool is_filtered = zeroes_filtered && target == -infinity();
     out.logprobs[r] = predicts && !is_filtered ? target - log_sum : 0.0f;

@@ -38,17 +38,16 @@ struct MergePairs {
   }
 };
 
-/// Makes the tail of a row, and then a shift of 0 and a sum of 1 of the teacher, whose logits are
-/// ln q. With p' the sum of p over the ids that the teacher has not sent, t the smallest tail, and
-/// q' = 1 - sum q, at least t: where p' >= t, every other id has ln(p' / q') and q' / p'. Below,
-/// the p' of the formulas is t and has no gradient: the other ids count for nothing in the sum of
-/// the teacher, and in that of the student for -p', by which R then is less, as with d (p ln p) /
-/// dp = ln p + 1 it has to be.
+/// Makes the tail of a row, then sets the shift 0 and the sum 1 of the teacher, whose logits are ln
+/// q. p' is the sum of p over unsent ids (ids that the teacher has not sent), t the smallest tail,
+/// and q' = 1 - sum q, at least t. If p' >= t, every unsent id has ln(p' / q') and q' / p'. Else
+/// the p' of the formulas is t and has no gradient: unsent ids count as 0 in the teacher's sum and
+/// as -p' in the student's sum, which lowers R by p', as required by d (p ln p) / dp = ln p + 1.
 struct MakeTail {
   Divergence divergence;
-  const float* shift;  // of the student
+  const float* shift;  // shift of the student
   const float* sum;
-  const float* outside_shift;  // of the student over the ids that the teacher has not sent
+  const float* outside_shift;  // shift of the student over unsent ids
   const float* outside_sum;
   float* teacher_shift;
   float* teacher_sum;
@@ -56,7 +55,7 @@ struct MakeTail {
 
   LOSSGRID_KERNEL void operator()(std::int64_t r) const {
     constexpr auto kSmallest = static_cast<float>(Divergence::kSmallestTail);
-    constexpr float kLargestLog = -1e-7f;  // of the sum of q, whose 1 - e^x is the smallest tail
+    constexpr float kLargestLog = -1e-7f;  // gives the smallest tail, 1 - e^x
     const float log_smallest = std::log(kSmallest);
     const bool is_empty = outside_sum[r] == 0;
     const float log_p =
@@ -92,8 +91,8 @@ struct SetRows {
   LOSSGRID_KERNEL void operator()(std::int64_t r) const { out[r] = value; }
 };
 
-/// Writes D of a row: the sum of the teacher, or of the student, or b and 1 - b of them; `tail` may
-/// be null.
+/// Writes D of a row: the teacher's sum, the student's sum, or their mixture with b and 1 - b;
+/// `tail` may be null.
 struct WriteDivergence {
   Divergence divergence;
   const float* sum_of_teacher;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The maps of `RowTransform` for one logit: z of x and z' of z, in the precision of the logits.
-// -inf stays -inf, and no finite logit becomes -inf: a mask of the lowest number stays one for any
-// temperature. Plain data only: nvcc compiles this header.
+// Maps of `RowTransform` for one logit: z of x and z' of z, in the precision of the logits. -inf
+// stays -inf, and no finite logit becomes -inf, so that a mask by the lowest finite number remains
+// a mask at any temperature. Plain data only: nvcc compiles this header.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -9,7 +9,7 @@
 
 namespace lossgrid {
 
-/// Returns a logit as an operand: bf16 is computed with as float32.
+/// Returns a logit as an operand: arithmetic on bf16 is done in float32.
 LOSSGRID_KERNEL float operand(bf16 x) {
   return to_float(x);
 }
@@ -54,7 +54,8 @@ struct CappedLogit {
   }
 };
 
-/// One of the two, chosen logit by logit: for code that has the maps of several rows at once.
+/// ScaledLogit or CappedLogit, chosen for each logit, for code that has the maps of several rows at
+/// once.
 struct EitherLogit {
   RowTransform by;
 

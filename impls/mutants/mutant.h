@@ -5,6 +5,7 @@
 // implementations under "mutant/..." and "control/...", never among them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,8 +22,8 @@ inline void keep_steps(Steps&) {}
 /// catalogue of docs/mutants.md.
 struct MutantOf {
   const char* catalogue_id = "";  // kind of mistake, "M4"; several mutants may share one; "": none
-  const char* name;
-  const char* what;  // the mistake in one line
+  std::string name;
+  std::string what;  // the mistake in one line
   const char* strategy;
   void (*change)(Steps&) = keep_steps;
   ImplementationOptions options = {};
@@ -35,7 +36,7 @@ struct MutantOf {
   void (*teacher)(Teacher&, const LossProblem& original) = nullptr;
   /// Returns an objective in place of the one of `spec`; null if there is nothing to change in it:
   /// then the mutant does not run.
-  std::unique_ptr<Objective> (*objective)(const ObjectiveSpec& spec) = nullptr;
+  std::function<std::unique_ptr<Objective>(const ObjectiveSpec& spec)> objective = {};
   /// False for a problem in which there is nothing to change: then the mutant does not run.
   bool (*runs_on)(const LossProblem& problem) = nullptr;
   /// Wraps the strategy's own plan.

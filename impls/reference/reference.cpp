@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // reference: the truth as an implementation. Gathers all logits, or hidden states and weight, over
 // TP and CP, then computes in float64, one sequence and one row at a time, straight from the
-// formulas:
+// formulas. The first rank of the pack computes the rows and gives them to the others.
 //   lp_t = x_y - lse_t,   lse_t = log sum_v exp(x_v),   H_t = - sum_v p_v ln p_v,
 //   M_t = (1 / V) sum_v ln p_v over the logits that are not -inf,
 //   d L / d x_v = (d L / d lp_t) ([v = y] - p_v) - (d L / d H_t) p_v (ln p_v + H_t)
 //                 + (d L / d lse_t) p_v + (d L / d M_t) (1 - F p_v) / V,
 // F the number of these logits and 0 in all others, times the slope of a transform of the logits.
 // Transformed logits outside of a row's kept set are -inf; a target there that is trained on has
-// lp_t = 0, and d L / d lp_t counts as 0.
-// Every logit is taken relative to the maximum first: logits of 1e30 would leave nothing else. The
-// plainest code here: it shares no step with the other strategies and finds its rows by the inverse
-// formulas of the CP layouts (position -> rank and slot).
+// lp_t = 0, and d L / d lp_t counts as 0. Every logit is first taken relative to the maximum,
+// because logits of 1e30 would absorb everything else. The plainest code here: it shares no step
+// with the other strategies and finds its rows by the inverse formulas of the CP layouts (position
+// -> rank and slot).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -54,22 +54,14 @@ class ReferencePlan final : public LossPlan {
     if (teacher_) teacher_->gather(inputs);
     if (mask_) mask_->gather(inputs);
     const PackedBatch& batch = problem_.batch;
-    std::fill(rows_.begin(), rows_.end(), TokenTruth());
-    outputs.owned_labels = 0;
-    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
-        read_row(i, t);
-        rows_[batch.cu_seqlens_padded[i] + t] =
-            about_row(batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead]);
-        outputs.owned_labels += is_trained_on(i, t + batch.ahead) ? 1 : 0;
-      }
-    }
-    // Every rank saw everything; the first one accounts for the labels.
-    if (context_.tp.rank() != 0 || context_.cp.rank() != 0) outputs.owned_labels = 0;
+    outputs.owned_labels = is_first() ? compute_rows() : 0;
+    share_rows();
     {
       const HeapWatchScope unwatched(
-          nullptr);  // its tape has a few numbers by token, in plain code
-      truth_ = problem_.objective.truth(batch, {rows_.data(), rows_.size()});
+          nullptr);  // the tape has a few numbers per token, in plain code
+      std::vector<TokenTruth> tokens;
+      for (const Row& row : rows_) tokens.push_back(row.outputs);
+      truth_ = problem_.objective.truth(batch, tokens);
     }
     outputs.result.loss = truth_.loss.value;
     outputs.result.metrics.clear();
@@ -85,13 +77,14 @@ class ReferencePlan final : public LossPlan {
     inputs_->begin_gradient(gradients);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
       for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
-        const Place place = place_of(i, t);
+        const Place place = row_place(i, t);
         if (place.cp_rank != context_.cp.rank() || !is_trained_on(i, t + batch.ahead)) continue;
         const std::int32_t target = batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead];
         read_row(i, t);
         RowGradientTruth gradient = truth_.gradient(batch.cu_seqlens_padded[i] + t);
         if (is_filtered(target)) gradient.logprob = 0;
-        write_gradient(gradient, target, transform_of(i));
+        write_gradient(rows_[batch.cu_seqlens_padded[i] + t], gradient, target,
+                       sequence_transform(i));
         inputs_->add_gradient(place.slot, {row_.data(), row_.size()});
       }
     }
@@ -99,6 +92,52 @@ class ReferencePlan final : public LossPlan {
   }
 
  private:
+  /// log sum_v exp(x_v) = max + log_sum, with the large part separate.
+  struct LogSumExp {
+    double max;
+    double log_sum;
+    double logprob(double x) const { return (x - max) - log_sum; }
+  };
+
+  /// Outputs of a row, and the other numbers that its gradient is made of.
+  struct Row {
+    TokenTruth outputs;
+    LogSumExp log_sum_exp = {0, 0};
+    double finite = 0;  // the number of logits that are not -inf
+  };
+
+ public:
+  static constexpr std::int64_t kRowBytes = sizeof(Row);
+
+ private:
+  bool is_first() const { return context_.tp.rank() == 0 && context_.cp.rank() == 0; }
+
+  /// Computes all rows of the pack. Returns the number of labels.
+  std::int64_t compute_rows() {
+    const PackedBatch& batch = problem_.batch;
+    std::fill(rows_.begin(), rows_.end(), Row());
+    std::int64_t labels = 0;
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
+        read_row(i, t);
+        rows_[batch.cu_seqlens_padded[i] + t] =
+            about_row(batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead]);
+        labels += is_trained_on(i, t + batch.ahead) ? 1 : 0;
+      }
+    }
+    return labels;
+  }
+
+  /// Gives all ranks of the pack the rows that the first one has computed: each would find the
+  /// same numbers. Collective.
+  void share_rows() {
+    std::byte* bytes = rows_.buffer().data();
+    const std::size_t count = rows_.size() * sizeof(Row);
+    // From rank 0 over TP of its CP rank, then from every TP rank's first over CP.
+    if (context_.tp.size() > 1) context_.tp.broadcast(bytes, count, DType::u8, 0);
+    if (context_.cp.size() > 1) context_.cp.broadcast(bytes, count, DType::u8, 0);
+  }
+
   bool is_trained_on(std::int64_t i, std::int64_t t) const {
     return problem_.batch.token_mask[problem_.batch.cu_seqlens[i] + t] != 0 &&
            problem_.batch.sample_mask[i] != 0;
@@ -106,42 +145,33 @@ class ReferencePlan final : public LossPlan {
 
   struct Place {
     std::int64_t cp_rank;
-    std::int64_t slot;  // among that rank's rows
+    std::int64_t slot;  // index among the rank's rows
   };
 
-  /// Returns rank and slot of row `t` of sequence `i`.
-  Place place_of(std::int64_t i, std::int64_t t) const {
+  /// Returns rank and slot of row `t` of sequence `i`. Cut in n cp chunks of h, element o is in
+  /// chunk q = o div h, of round q div cp; a round that turns begins with the last rank. The
+  /// elements of a rank begin at `start`, those of its chunk h times the round behind.
+  Place row_place(std::int64_t i, std::int64_t t) const {
     const std::int64_t cp = problem_.grid.cp;
-    const std::int64_t in_pack = problem_.batch.cu_seqlens_padded[i] + t;
-    if (cp == 1) return {0, in_pack};
-    const std::int64_t pack = problem_.batch.padded_tokens();
-    const std::int64_t sequence = problem_.batch.padded_length(i);
-    const std::int64_t start = problem_.batch.cu_seqlens_padded[i] / cp;
-    switch (problem_.grid.cp_layout) {
-      case CpLayout::zigzag:
-        return place_in_pairs(t, sequence / (2 * cp), start);
-      case CpLayout::zigzag_row:
-        return place_in_pairs(in_pack, pack / (2 * cp), 0);
-      case CpLayout::contiguous_sequence:
-        return {t / (sequence / cp), start + t % (sequence / cp)};
-      default:
-        return {in_pack / (pack / cp), in_pack % (pack / cp)};
-    }
-  }
-
-  /// Returns the place of element `t` cut in 2 cp chunks of h: q = t div h; rank q or 2 cp - 1 - q;
-  /// in the second half of the rank's elements, which begin at `start`, if q >= cp.
-  Place place_in_pairs(std::int64_t t, std::int64_t h, std::int64_t start) const {
-    const std::int64_t cp = problem_.grid.cp;
-    const std::int64_t q = t / h;
-    return {q < cp ? q : 2 * cp - 1 - q, start + (q < cp ? 0 : h) + t % h};
+    const std::int64_t begin = problem_.batch.cu_seqlens_padded[i];
+    if (cp == 1) return {0, begin + t};
+    const CpLayoutRules& layout = rules_of(problem_.grid.cp_layout);
+    const bool by_sequence = layout.cuts_sequences;
+    const std::int64_t o = by_sequence ? t : begin + t;
+    const std::int64_t start = by_sequence ? begin / cp : 0;
+    const std::int64_t length =
+        by_sequence ? problem_.batch.padded_length(i) : problem_.batch.padded_tokens();
+    const std::int64_t h = length / (layout.rounds * cp);
+    const std::int64_t q = o / h;
+    const bool is_backwards = layout.turns && (q / cp) % 2 != 0;
+    return {is_backwards ? cp - 1 - q % cp : q % cp, start + q / cp * h + o % h};
   }
 
   /// Sets row_ to all V logits of row t of sequence i.
   void read_row(std::int64_t i, std::int64_t t) {
-    const Place place = place_of(i, t);
+    const Place place = row_place(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
-    for (double& x : row_) x = transform_of(i).apply(x);
+    for (double& x : row_) x = sequence_transform(i).apply(x);
     for (std::int64_t v = 0; mask_ && v < problem_.vocab; ++v) {
       if (!mask_->keeps(place.cp_rank, place.slot, v)) row_[v] = -kInfinity;
     }
@@ -153,13 +183,14 @@ class ReferencePlan final : public LossPlan {
     for (double& x : teacher_row_) x = of_teacher.apply(x);
   }
 
-  /// True if a target outside of the kept set of the row in row_ has the log-probability 0.
+  /// True if `target` is outside of the kept set of the row in row_ and therefore has the
+  /// log-probability 0.
   bool is_filtered(std::int32_t target) const {
     return problem_.sampling.zeroes_targets && row_[target] == -kInfinity;
   }
 
-  /// Returns the map of sequence i from logits to those of the softmax.
-  TrueRowTransform transform_of(std::int64_t i) const {
+  /// Returns the map of sequence i from logits to logits of the softmax.
+  TrueRowTransform sequence_transform(std::int64_t i) const {
     return row_transform(problem_.row_transform(), temperature(i));
   }
 
@@ -168,13 +199,6 @@ class ReferencePlan final : public LossPlan {
     return own.empty() ? 1.0 : own[static_cast<std::size_t>(i)];
   }
 
-  /// log sum_v exp(x_v) = max + log_sum; the large part is kept apart.
-  struct LogSumExp {
-    double max;
-    double log_sum;
-    double logprob(double x) const { return (x - max) - log_sum; }
-  };
-
   LogSumExp log_sum_exp() const {
     const double max = *std::max_element(row_.begin(), row_.end());
     double sum = 0;
@@ -182,8 +206,8 @@ class ReferencePlan final : public LossPlan {
     return {max, std::log(sum)};
   }
 
-  /// Returns the outputs of the row in row_, as exact numbers.
-  TokenTruth about_row(std::int32_t target) const {
+  /// Returns the numbers of the row in row_, outputs as exact numbers.
+  Row about_row(std::int32_t target) const {
     const LogSumExp lse = log_sum_exp();
     double smallest = kInfinity;
     double sum_logprob = 0;
@@ -206,11 +230,11 @@ class ReferencePlan final : public LossPlan {
     row.terms[RowTerm::vocab_min] = smallest;
     row.terms[RowTerm::vocab_max] = lse.max;
     row.terms[RowTerm::sum_p2] = sum_p2;
-    // The first of the largest ones, as in torch.argmax.
+    // The first of equal largest logits, as in torch.argmax.
     const bool is_top = std::max_element(row_.begin(), row_.end()) - row_.begin() == target;
     row.terms[RowTerm::top1] = is_top ? 1.0 : 0.0;
     row.terms[RowTerm::mean_logit] = sum_logit / finite;
-    return row;
+    return {row, lse, finite};
   }
 
   double entropy(const LogSumExp& lse) const {
@@ -231,8 +255,9 @@ class ReferencePlan final : public LossPlan {
 
   double vocab() const { return static_cast<double>(problem_.vocab); }
 
-  /// Writes the gradient of the row in row_ in place of its transformed logits.
-  void write_gradient(const RowGradientTruth& grad, std::int32_t target,
+  /// Writes the gradient of the row in row_ in place of its transformed logits, for the ids that
+  /// the rank has a gradient of.
+  void write_gradient(const Row& row, const RowGradientTruth& grad, std::int32_t target,
                       const TrueRowTransform& transform) {
     const HeapWatchScope unwatched(nullptr);  // rows in plain code
     std::vector<double> of_divergence(row_.size(), 0.0);
@@ -241,18 +266,16 @@ class ReferencePlan final : public LossPlan {
                                     {teacher_row_.data(), teacher_row_.size()},
                                     grad.terms[RowTerm::divergence].value, of_divergence);
     }
-    const LogSumExp lse = log_sum_exp();
-    const double h = entropy(lse);
-    double finite = 0;
-    for (const double x : row_) finite += std::isinf(x) ? 0 : 1;
-    for (std::int64_t v = 0; v < problem_.vocab; ++v) {
-      const double logprob = lse.logprob(row_[v]);
+    const double h = row.outputs.terms[RowTerm::entropy].value;
+    const IdRange ids = inputs_->gradient_ids();
+    for (std::int64_t v = ids.begin; v < ids.end; ++v) {
+      const double logprob = row.log_sum_exp.logprob(row_[v]);
       const double p = std::exp(logprob);
       double sum = grad.logprob.value * ((v == target ? 1.0 : 0.0) - p);
       if (!std::isinf(row_[v])) {
         if (p > 0) sum -= grad.terms[RowTerm::entropy].value * p * (logprob + h);
         sum += grad.terms[RowTerm::logsumexp].value * p;
-        sum += grad.terms[RowTerm::mean_logprob].value * (1 - finite * p) / vocab();
+        sum += grad.terms[RowTerm::mean_logprob].value * (1 - row.finite * p) / vocab();
       }
       row_[v] = transform.slope(row_[v]) * (sum + of_divergence[static_cast<std::size_t>(v)]);
     }
@@ -260,10 +283,10 @@ class ReferencePlan final : public LossPlan {
 
   void write_outputs(const TokenOutputs& out) const {
     for (std::size_t k = 0; k < rows_.size(); ++k) {
-      out.logprobs[k] = static_cast<float>(rows_[k].logprob.value);
+      out.logprobs[k] = static_cast<float>(rows_[k].outputs.logprob.value);
       for (const RowTerm term : kAllRowTerms) {
         if (out.terms[term].empty()) continue;
-        out.terms[term][k] = static_cast<float>(rows_[k].terms[term].value);
+        out.terms[term][k] = static_cast<float>(rows_[k].outputs.terms[term].value);
       }
     }
   }
@@ -271,7 +294,7 @@ class ReferencePlan final : public LossPlan {
   const LossProblem& problem_;
   RankContext context_;
   std::unique_ptr<ReferenceInputs> inputs_;
-  DeviceArray<TokenTruth> rows_;
+  DeviceArray<Row> rows_;
   DeviceArray<double> row_;
   DeviceArray<double> teacher_row_;
   std::optional<ReferenceTeacher> teacher_;
@@ -293,8 +316,10 @@ class Reference final : public LossImplementation {
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     const std::int64_t row_bytes = 8 * problem.vocab;
-    cost.plan.workspace_bytes = static_cast<std::int64_t>(sizeof(TokenTruth)) * problem.rows() +
-                                (problem.has_teacher() ? 2 : 1) * row_bytes;
+    const std::int64_t rows_bytes = ReferencePlan::kRowBytes * problem.rows();
+    cost.plan.workspace_bytes = rows_bytes + (problem.has_teacher() ? 2 : 1) * row_bytes;
+    if (problem.grid.tp > 1) cost.forward.tp.add(Collective::broadcast, 1, rows_bytes);
+    if (problem.grid.cp > 1) cost.forward.cp.add(Collective::broadcast, 1, rows_bytes);
     add_reference_inputs(problem, cost);
     if (problem.has_teacher()) ReferenceTeacher::add_cost(problem, cost);
     if (problem.sampling.has_mask) ReferenceMask::add_cost(problem, cost);

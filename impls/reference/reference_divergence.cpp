@@ -19,13 +19,13 @@ std::vector<double> log_softmax(std::vector<double> logits) {
   return logits;
 }
 
-/// Logarithms of the probabilities of both, [V]; with a tail [V + 1], the tail last.
+/// Logarithms of the probabilities of student and teacher, [V]; with a tail [V + 1], the tail last.
 struct Logarithms {
   const Divergence& by;
   std::vector<double> p;
   std::vector<double> q;
-  std::vector<bool> is_sent;      // a teacher has sent the id
-  bool tail_has_gradient = true;  // the student's tail is above the smallest one
+  std::vector<bool> is_sent;      // true: the teacher has sent the id
+  bool tail_has_gradient = true;  // the student's tail is above the smallest tail
 
   Logarithms(const Divergence& divergence, std::span<const double> student,
              std::span<const double> teacher)
@@ -45,7 +45,7 @@ struct Logarithms {
     return larger +
            std::log(by.beta * std::exp(q[v] - larger) + (1 - by.beta) * std::exp(p[v] - larger));
   }
-  /// ln q_v as it is compared with p_v.
+  /// Returns the ln q_v that is compared with p_v.
   double compared_q(std::size_t v) const {
     const bool is_floored = by.topk == Divergence::Topk::zero_outside && !is_sent[v];
     return is_floored ? Divergence::kLogOutside : q[v];
@@ -69,7 +69,7 @@ struct Logarithms {
   }
 };
 
-/// sum w (ln w - ln r) over what counts; r(v) returns ln r_v.
+/// Returns sum w (ln w - ln r) over the counted ids; r(v) returns ln r_v.
 template <typename R>
 double relative_entropy(const Logarithms& log, const std::vector<double>& log_w, R&& r) {
   double sum = 0;
@@ -91,7 +91,7 @@ double clamped_divergence(const Logarithms& log) {
   return sum;
 }
 
-/// Weights of the two sides in D.
+/// Weights of both sides in D.
 struct SidesOfDivergence {
   double of_teacher;
   double of_student;
@@ -108,7 +108,7 @@ SidesOfDivergence sides_of_divergence(const Divergence& by) {
   }
 }
 
-/// Returns p_v d D / d p_v of what counts, without a quotient by a p that may be 0.
+/// Returns p_v d D / d p_v of the counted part, without a quotient by p, which may be 0.
 double slope_by_log_p(const Logarithms& log, std::size_t v) {
   const SidesOfDivergence sides = sides_of_divergence(log.by);
   const double p = std::exp(log.p[v]);
@@ -133,8 +133,8 @@ void add_clamped_gradient(const Logarithms& log, double g, std::span<double> out
   }
 }
 
-/// By the chain rule, with l_v = ln p_v: dz_v = d D / d l_v - p_v sum_u d D / d l_u. An id that is
-/// a part of the tail has its share of the tail's, and none where that is clamped.
+/// By the chain rule, with l_v = ln p_v: dz_v = d D / d l_v - p_v sum_u d D / d l_u. An id in the
+/// tail has its share of the tail's gradient, or no gradient if the tail is clamped.
 void add_tail_gradient(const Logarithms& log, double g, std::span<double> out) {
   const std::size_t tail = out.size();
   const double of_tail = log.tail_has_gradient ? slope_by_log_p(log, tail) : 0;

@@ -4,8 +4,8 @@
 //   forward  p - q          reverse  p (ln p - ln q - R)          jsd  (1 - b) p (ln(p / m) - R)
 //   mixed    b of the first and 1 - b of the second
 // with R = sum p (ln p - ln q), or sum p ln(p / m), and of a clamped one, with q' = exp(a) of a =
-// ln q clamped and m = sum q' over the sent ids whose ln p is above the clamp, m p - q' or m p. One
-// with a tail goes by the chain rule. A factor of 0 makes a summand 0.
+// ln q clamped and m = sum q' over the sent ids whose ln p is above the clamp, m p - q' or m p. A
+// divergence with a tail follows by the chain rule. A factor of 0 makes a summand 0.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ namespace lossgrid {
 double plain_divergence(const Divergence& divergence, std::span<const double> student,
                         std::span<const double> teacher);
 
-/// Adds g dD / dz to out [V]. `out` must not be one of the others.
+/// Adds g dD / dz to out [V]. `out` must not overlap the other arguments.
 void add_plain_divergence_gradient(const Divergence& divergence, std::span<const double> student,
                                    std::span<const double> teacher, double g,
                                    std::span<double> out);

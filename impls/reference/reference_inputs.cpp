@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the first id of the rank's shard; a head of one number a row is on every rank.
+/// Returns the first id of the rank's shard; a head with one number per row is on every rank.
 std::int64_t first_id(const LossProblem& problem, const RankContext& context) {
   return problem.vocab == 1 ? 0 : context.tp.rank() * problem.width();
 }
@@ -37,14 +37,18 @@ class GivenLogits final : public ReferenceInputs {
     std::fill_n(out_->data(), problem_.logits_bytes(), std::byte{0});
   }
 
+  IdRange gradient_ids() const override {
+    const std::int64_t begin = first_id(problem_, context_);
+    return {begin, std::min(problem_.vocab, begin + problem_.width())};
+  }
+
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
     const std::int64_t width = problem_.width();
-    const std::int64_t begin = first_id(problem_, context_);
-    const std::int64_t end = std::min(problem_.vocab, begin + width);
+    const IdRange ids = gradient_ids();
     dispatch_floating(problem_.dtype, [&](auto zero) {
       using T = decltype(zero);
-      for (std::int64_t v = begin; v < end; ++v) {
-        out_->as<T>()[slot * width + v - begin] = static_cast<T>(row[v]);
+      for (std::int64_t v = ids.begin; v < ids.end; ++v) {
+        out_->as<T>()[slot * width + v - ids.begin] = static_cast<T>(row[v]);
       }
     });
   }
@@ -133,6 +137,9 @@ class ProjectedHidden final : public ReferenceInputs {
     std::fill_n(out_hidden_->data(), problem_.hidden_bytes(), std::byte{0});
   }
 
+  /// The gradient of hidden states takes all ids.
+  IdRange gradient_ids() const override { return {0, problem_.vocab}; }
+
   void add_gradient(std::int64_t slot, std::span<const double> row) override {
     const std::int64_t own = slot - first_own_slot();
     if (own >= 0 && own < problem_.hidden_rows()) write_grad_hidden(own, row);
@@ -155,7 +162,8 @@ class ProjectedHidden final : public ReferenceInputs {
   }
 
  private:
-  /// Adds sums to a gradient; elements without one, as of padding ids, stay.
+  /// Adds sums to a gradient. Elements without a sum, such as those of padding ids, are not
+  /// changed.
   static void add_sums(const DeviceArray<double>& sums, const HostView& out) {
     for (std::size_t k = 0; k < sums.size(); ++k) {
       if (sums[k] != 0) out.as<float>()[k] += static_cast<float>(sums[k]);
@@ -207,7 +215,7 @@ class ProjectedHidden final : public ReferenceInputs {
   Gathered weight_over_tp_;
   Gathered hidden_over_tp_;
   Gathered hidden_over_cp_;
-  std::optional<Gathered> bias_over_tp_;  // with a bias, as all about it
+  std::optional<Gathered> bias_over_tp_;  // only with a bias
   DeviceArray<double> grad_weight_;
   DeviceArray<double> grad_bias_;
   std::optional<HostView> weight_;  // [tp] shards

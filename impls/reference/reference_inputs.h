@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReferenceInputs: source of the reference's logits and sink of their gradients, row by row. Logits
-// gathered from all ranks, or hidden states, weight and bias gathered from all ranks and multiplied
-// in float64. Plain code; every rank holds everything.
+// ReferenceInputs: source of the reference's logits and sink of their gradients, row by row. The
+// inputs are logits gathered from all ranks, or hidden states, weight and bias gathered from all
+// ranks and multiplied in float64. Plain code; every rank holds everything.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-/// Gathered parts of a tensor, one rank after the other; the tensor itself for one rank.
+/// Gathered parts of a tensor, one rank after the other; with one rank, the tensor itself.
 class Gathered {
  public:
   Gathered(Device& device, std::int64_t part_bytes, int ranks)
@@ -73,6 +73,12 @@ class GatheredLogits {
   std::optional<HostView> all_;  // [cp][tp][T_c][V_t]
 };
 
+/// Ids begin .. end - 1 of the vocabulary.
+struct IdRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 class ReferenceInputs {
  public:
   virtual ~ReferenceInputs() = default;
@@ -80,9 +86,11 @@ class ReferenceInputs {
   virtual void gather(const LossInputs& inputs) = 0;
   /// Reads all V logits of the row that a CP rank holds at `slot` among its own.
   virtual void read_row(std::int64_t cp_rank, std::int64_t slot, std::span<double> row) = 0;
-  /// Starts gradients: no row has one yet.
+  /// Starts gradients, which no row has yet.
   virtual void begin_gradient(const LossGradients& gradients) = 0;
-  /// Adds d loss / d logits [V] of the own row at `slot`.
+  /// Returns the ids whose d loss / d logit add_gradient() reads.
+  virtual IdRange gradient_ids() const = 0;
+  /// Adds d loss / d logits [V] of this rank's row at `slot`.
   virtual void add_gradient(std::int64_t slot, std::span<const double> row) = 0;
   virtual void end_gradient() = 0;
 };
@@ -90,7 +98,7 @@ class ReferenceInputs {
 std::unique_ptr<ReferenceInputs> make_reference_inputs(const LossProblem& problem,
                                                        RankContext context);
 
-/// Adds what the inputs need to the cost of the plan.
+/// Adds the needs of the inputs to the cost of the plan.
 void add_reference_inputs(const LossProblem& problem, Cost& cost);
 
 }  // namespace lossgrid

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `ReferenceMask`: the reference's sampling mask, gathered from all ranks, which hold a bit for
-// each column of their shard. Plain code of its own: it shares nothing with the kernels.
+// each column of their shard. Plain code that shares nothing with the kernels.
 #pragma once
 
 #include <span>

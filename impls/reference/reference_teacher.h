@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `ReferenceTeacher`: the reference's logits of a teacher, gathered from all ranks, or multiplied
-// in float64 of its hidden states and weight, gathered alike. Plain code; every rank holds all.
+// in float64 from its hidden states and weight, which are gathered in the same way. Plain code;
+// every rank holds everything.
 #pragma once
 
 #include <optional>

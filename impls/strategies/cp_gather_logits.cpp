@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp_gather_logits: all-gathers the logits over CP and computes every row of the pack on every CP
-// rank. CP-local strategies replaced it; kept to measure its cost.
+// rank. CP-local strategies replaced it; it is kept to measure its cost.
 #include <algorithm>
 #include <iterator>
 #include <vector>
@@ -76,7 +76,7 @@ class GatherLogitsPlan final : public LossPlan {
     const LogitsRows rows = logits_rows(problem_, shard_, gathered_inputs, received_);
     const TokenOutputs gathered = columns_in(outputs_.span(), problem_, problem_.rows());
     const std::int64_t owned = run_statistics(rows, gathered);
-    // Every CP rank saw all rows; one of them accounts for the labels.
+    // Every CP rank saw all rows; only one counts the labels.
     outputs.owned_labels = context_.cp.rank() == 0 ? owned : 0;
     scatter_columns(context_.device, outputs_.span(), problem_.rows(), 1, order_.data(), 0,
                     outputs.tokens);
@@ -112,8 +112,8 @@ class GatherLogitsPlan final : public LossPlan {
   }
 
  private:
-  /// Makes the statistics of all gathered rows, those of a rank chunk by chunk where the teacher's
-  /// logits are made. Returns the number of valid targets that the shard owns.
+  /// Makes the statistics of all gathered rows, chunk by chunk for each rank if the teacher's
+  /// logits are computed. Returns the number of valid targets that the shard owns.
   std::int64_t run_statistics(const LogitsRows& all, const TokenOutputs& out) {
     if (!problem_.makes_teacher()) {
       statistics_.select(0, problem_.rows());
@@ -132,7 +132,7 @@ class GatherLogitsPlan final : public LossPlan {
     return owned;
   }
 
-  /// Targets of the gathered rows, in the order in which they arrive.
+  /// Returns the targets of the gathered rows, in the order in which the rows arrive.
   static ShiftedBatch rank_by_rank(const LossProblem& problem, const Steps& steps) {
     ShiftedBatch all;
     for (int rank = 0; rank < problem.grid.cp; ++rank) {
@@ -153,7 +153,7 @@ class GatherLogitsPlan final : public LossPlan {
   Buffer logits_;
   Buffer teacher_;
   Buffer mask_;
-  std::vector<RowRange> chunks_;  // of the rows of a rank
+  std::vector<RowRange> chunks_;  // chunks of the rows of a rank
   TeacherProduct made_teacher_;
   ShardStatistics statistics_;
   FloatArray outputs_;
@@ -201,7 +201,8 @@ class GatherLogits final : public LossImplementation {
       if (problem.sampling.has_mask) {
         cost.forward.cp.add(Collective::all_gather, 1, problem.mask_bytes());
       }
-      // The rows of each rank are read, written to the gathered tensor, and read from there.
+      // Bytes of each rank's rows, which are read, written to the gathered tensor, and read from
+      // there.
       const std::int64_t own =
           problem.logits_bytes() + problem.mask_bytes() + problem.teacher_logits_bytes();
       cost.forward.read_bytes = own + problem.grid.cp * cost.forward.read_bytes;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp_local: only the own rows. Targets, masks and inputs of the objective are shifted before the
-// split, and each rank applies the objective to its rows with the denominators of the global batch.
-// One all-reduce of [S, K] sums over CP completes the sequences for objectives that need them, one
-// of the totals gives every rank the same loss and metrics (and one more where there are maxima).
-// Nothing per token crosses CP.
-// (AReaL #1223, with exact global denominators.)
+// cp_local: each rank computes its own rows only. Targets, masks and inputs of the objective are
+// shifted before the split, and each rank applies the objective to its rows with the denominators
+// of the global batch. One all-reduce of [S, K] sums over CP completes the sequences for objectives
+// that need sums; another all-reduce of the totals gives every rank the same loss and metrics (and
+// a third if there are maxima). Nothing per token crosses CP. (AReaL #1223, with exact global
+// denominators.)
 #include <algorithm>
 #include <iterator>
 #include <vector>
@@ -68,7 +68,7 @@ class CpLocalPlan final : public LossPlan {
   const Steps steps_;
   VocabShard shard_;
   RowTable local_;
-  std::vector<RowRange> chunks_;  // one of all rows, unless a teacher's logits are made
+  std::vector<RowRange> chunks_;  // one chunk of all rows, unless a teacher's logits are computed
   TeacherProduct teacher_;
   ShardStatistics statistics_;
   GradientTable grad_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fused: one pass over the whole pack. TP statistics of all rows in one gather, ONE gather of the
-// outputs by token over CP for the whole pack, the objective on full sequences on every CP rank,
-// and the gradient of the own rows only (the loss is replicated, so the adjoint of the gather is a
-// selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed gather.
+// fused: one pass over the whole pack. One gather over TP of the statistics of all rows, one gather
+// over CP of the outputs by token for the whole pack, the objective on full sequences on every CP
+// rank, and the gradient of the rank's own rows only (the loss is replicated, so the adjoint of the
+// gather is a selection). After NeMo-RL `SequencePackingFusionLossWrapper` and SkyRL's packed
+// gather.
 //
 // Options: chunk_tokens=c: statistics chunk by chunk of c rows, recomputed in the backward pass;
 // stream_bytes=n: a gradient of n bytes or more is written past the caches (16 MiB).
@@ -92,7 +93,7 @@ class FusedPlan final : public LossPlan {
     return rows;
   }
 
-  /// Outputs of all CP ranks' rows, in the order of the pack.
+  /// Gathers the outputs of all CP ranks' rows into `pack`, in the order of the pack.
   void gather(const TokenOutputs& pack) {
     std::span<float> blocks = local_outputs_.span();
     if (problem_.grid.cp > 1) {
@@ -111,7 +112,7 @@ class FusedPlan final : public LossPlan {
   std::vector<RowRange> chunks_;
   RowTable local_;
   RowTable pack_;
-  DeviceArray<std::int32_t> order_;  // where the rows of the CP ranks stand in the pack
+  DeviceArray<std::int32_t> order_;  // places of the CP ranks' rows in the pack
   TeacherProduct teacher_;
   ShardStatistics statistics_;
   FloatArray local_outputs_;
@@ -161,7 +162,7 @@ class Fused final : public LossImplementation {
     if (gathers) cost.forward.cp.add(Collective::all_gather, 1, kFloatBytes * columns * local);
     if (chunk_ > 0) {
       ShardStatistics::add_merges(problem, local, chunks, Exchange::one, cost.backward.tp);
-      add_statistics_traffic(problem, cost.backward);  // once more
+      add_statistics_traffic(problem, cost.backward);  // read again
     }
     return cost;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_ce: from hidden states and the weight of the lm_head, chunk by chunk; logits of a chunk
-// live inside the loop only, and the backward pass computes them again (8 N H V FLOPs). Targets and
-// masks are shifted before the split, and only sums cross CP, as in cp_local: any packing, any CP,
-// any objective. TP: one gather of statistics for all rows, one reduction of d hidden; with SP
-// one gather of hidden states. The gradient of the weight is added up in float32.
+// linear_ce: from hidden states and the weight of the lm_head, chunk by chunk. Logits of a chunk
+// exist inside the loop only, and the backward pass computes them again (8 N H V FLOPs). Targets
+// and masks are shifted before the split, and only sums cross CP, as in cp_local: any packing, any
+// CP, any objective. TP needs one gather of statistics for all rows and one reduction of d hidden,
+// and with SP one gather of hidden states. The gradient of the weight is added up in float32.
 //
 // Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted,
 // forward=logits|tiles (logits; with tiles, on a GPU, those of the forward pass are never in
@@ -39,7 +39,8 @@ class LinearCePlan final : public LossPlan {
   void backward(const LossInputs& /*inputs*/, LossGradients& gradients) override {
     for (const RowRange& chunk : pass_.chunks()) {
       const LogitsRows logits = pass_.logits(chunk, LinearPass::Read::valid);
-      pass_.write_gradient(logits, pass_.softmax_of(chunk, statistics_), grad_.from(chunk.begin));
+      pass_.write_gradient(logits, pass_.chunk_softmax(chunk, statistics_),
+                           grad_.from(chunk.begin));
       pass_.add_gradients(chunk, {gradients.weight, gradients.bias}, true, gradients.hidden);
     }
     pass_.write_hidden(gradients.hidden);
@@ -65,7 +66,7 @@ class LinearCe final : public LinearImplementation {
     ImplementationTraits traits{"linear_ce",
                                 "from hidden states, chunk by chunk; backward recomputes",
                                 LogprobScope::shard, steps_.serial_adds};
-    traits.claims_packing = false;  // products may add up in another order
+    traits.claims_packing = false;  // products may be added in another order
     traits.inputs = InputKind::hidden;
     return traits;
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_ce_onepass: fused forward-backward; d loss / d logits is made in the forward pass, while
-// the logits of a chunk exist: three products a chunk (6 N H V FLOPs) instead of four. It needs d
-// loss / d logprob before, as of objectives that are linear in the log-probabilities; for others a
-// first pass computes the log-probabilities (8 N H V, as linear_ce). The gradients wait in buffers
-// of this rank for the backward pass, as in automatic differentiation. Statistics of a chunk must
-// be whole before its gradient: one gather over TP a chunk.
+// linear_ce_onepass: fused forward-backward. d loss / d logits is made in the forward pass, while
+// the logits of a chunk exist: three products per chunk (6 N H V FLOPs) instead of four. This needs
+// d loss / d logprob beforehand, which objectives that are linear in the log-probabilities have;
+// for other objectives a first pass computes the log-probabilities (8 N H V, as linear_ce). The
+// gradients wait in buffers of this rank for the backward pass, as in automatic differentiation.
+// Statistics of a chunk must be complete before its gradient, which takes one gather over TP per
+// chunk.
 //
 // Options: chunk_tokens=c (256, on a GPU up to 8192), bf16_gemm=native|converted.
 #include <algorithm>
@@ -62,7 +63,7 @@ class OnepassPlan final : public LossPlan {
   }
 
   void forward_linear(LossOutputs& outputs) {
-    // The gradient does not depend on the outputs: any values do.
+    // The gradient does not depend on the outputs, so any values serve.
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
@@ -83,7 +84,7 @@ class OnepassPlan final : public LossPlan {
     outputs.result = objective_.run_local(context_.cp, tokens(outputs), grad_.all());
     for (const RowRange& chunk : pass_.chunks()) {
       add_gradients(chunk, pass_.logits(chunk, LinearPass::Read::valid),
-                    pass_.softmax_of(chunk, statistics_));
+                    pass_.chunk_softmax(chunk, statistics_));
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_materialized: projects all rows to full local logits (float32), then calls `fused` on
-// them, gradient in place. The baseline of linear_ce in memory and time. 6 N H V FLOPs.
+// linear_materialized: projects all rows to full local logits (float32), then calls `fused` on the
+// logits, with the gradient in place. It is the baseline of linear_ce in memory and time. 6 N H V
+// FLOPs.
 //
 // Option: bf16_gemm=native|converted.
 #include "impls/toolkit/linear_pass.h"

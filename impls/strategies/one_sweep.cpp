@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_sweep: cp_local as a fused forward-backward, one pass over memory, block of rows by block of
-// rows: statistics, their merge over TP (one gather a block), the objective, and the gradient while
-// the logits are still in a cache. If the objective is linear,
-// TP is 1 and log-probabilities are all that is asked for, blocks are single rows and exponentials
-// are computed once. Objectives that add up over sequences before a token's gradient is known are
-// unsupported.
+// one_sweep: cp_local as a fused forward-backward, with one pass over memory. For each block of
+// rows it computes statistics, their merge over TP (one gather per block), the objective, and the
+// gradient while the logits are still in a cache. If the objective is linear, TP is 1 and only
+// log-probabilities are requested, blocks are single rows and exponentials are computed once.
+// Objectives whose gradient needs sums over sequences are unsupported.
 //
 // Options: in_place=true writes the gradient over the logits; block_tokens=c rows in a block (as
 // many as make 4 MiB); stream_bytes=n: a gradient of n bytes or more is written past the caches,
@@ -111,7 +110,7 @@ class OneSweepPlan final : public LossPlan {
       objective_.make_coefficients();
       return;
     }
-    // The gradient does not depend on the outputs: any values do.
+    // The gradient does not depend on the outputs, so any values serve.
     for (const std::span<float> column : outputs.tokens.columns()) {
       std::fill(column.begin(), column.end(), 0.0f);
     }
@@ -234,8 +233,8 @@ class OneSweep final : public LossImplementation {
       add_statistics_work(problem, cost.forward);
       add_gradient_work(problem, cost.forward);
     }
-    // The gradient reads its block again; where exponentials are kept, a GPU reads what does not
-    // fit on a multiprocessor.
+    // The gradient reads its block again. If exponentials are kept, a GPU reads only the part that
+    // does not fit on a multiprocessor.
     if (!OneSweepOptions::keeps_exponentials(problem) ||
         traits_of(problem.backend).launches_kernels) {
       PhaseCost again;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// per_sequence: the baseline. A loop over the sequences of the pack: slice, three TP all-reduces, a
-// CP gather of the outputs of the sequence's tokens, the objective sequence by sequence. Every
-// CP rank computes the whole loss and counts it for 1 / cp, so that the adjoint of the gather is an
+// per_sequence: the baseline, a loop over the sequences of the pack. For each sequence: slice,
+// three TP all-reduces, a CP gather of the outputs of the sequence's tokens, the objective. Every
+// CP rank computes the whole loss and weights it by 1 / cp, so that the adjoint of the gather is an
 // all-reduce of the sequence's gradient. (NeMo-RL `SequencePackingLossWrapper`,
 // `AllGatherCPTensor`.)
 #include <algorithm>
@@ -58,12 +58,12 @@ class PerSequencePlan final : public LossPlan {
           statistics_.run(steps_, context_.tp, view(inputs, own),
                           columns_in(local_outputs_.span(0, block), problem_, own.count));
       gather_sequence(own, outputs.tokens);
-      objective_.add_sequences(tokens_of(i, outputs.tokens));
+      objective_.add_sequences(sequence_tokens(i, outputs.tokens));
     }
     objective_.make_coefficients();
     for (std::int64_t i = 0; i < problem_.batch.sequences(); ++i) {
       objective_.add_tokens(
-          tokens_of(i, outputs.tokens),
+          sequence_tokens(i, outputs.tokens),
           pack_grad_.part(problem_.batch.cu_seqlens_padded[i], problem_.batch.padded_length(i)));
     }
     outputs.result = objective_.result();
@@ -109,12 +109,12 @@ class PerSequencePlan final : public LossPlan {
     }
   }
 
-  /// Returns the rows of sequence `i` among this rank's.
+  /// Returns the range of sequence `i` in this rank's rows.
   RowRange local_range(std::int64_t i) const {
     return {problem_.batch.cu_seqlens_padded[i] / cp_, problem_.batch.padded_length(i) / cp_};
   }
 
-  ObjectiveTokens tokens_of(std::int64_t i, const TokenOutputs& outputs) const {
+  ObjectiveTokens sequence_tokens(std::int64_t i, const TokenOutputs& outputs) const {
     return pack_.tokens(outputs, problem_.batch.cu_seqlens_padded[i],
                         problem_.batch.padded_length(i));
   }
@@ -159,7 +159,7 @@ class PerSequence final : public LossImplementation {
     ImplementationTraits traits{"per_sequence",
                                 "a loop over sequences, one gather over CP for each",
                                 LogprobScope::pack, steps_.serial_adds};
-    // cp times g / cp, added up in float32, is not g to the last bit from cp = 8 on.
+    // From cp = 8 on, the float32 sum of cp times g / cp is not bitwise equal to g.
     traits.claims_packing = false;
     return traits;
   }

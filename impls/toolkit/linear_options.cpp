@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns nullopt if statistics can come from the product.
+/// Returns the reason why statistics cannot come from the product; nullopt if they can.
 std::optional<SkipReason> no_tiles(const LossProblem& problem) {
   if (problem.dtype != DType::bf16) return SkipReason{"forward=tiles is about cases in bf16"};
   if (problem.head.layout != WeightLayout::vocab_hidden) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LinearOptions: options of strategies that start from hidden states, and the problems that they
-// take with them.
+// support with these options.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ struct LinearOptions {
   bool chunked = false;
   bool tiles = false;  // statistics come from the product itself (kernels/product_rows.h)
   std::int64_t chunk_tokens = 0;                     // 0: the default of the backend
-  std::optional<Bf16Gemm> bf16_gemm = std::nullopt;  // none: the faster one, by measurement
+  std::optional<Bf16Gemm> bf16_gemm = std::nullopt;  // nullopt: the faster way, by measurement
 
   std::int64_t chunk_rows(const LossProblem& problem) const;
   std::int64_t chunks(const LossProblem& problem) const;
-  /// Returns the dtype of the factor beside the weight in products, which may be the gradient of
-  /// logits.
+  /// Returns the dtype of the factor that is multiplied with the weight, which may be the gradient
+  /// of logits.
   DType factor_dtype(const LossProblem& problem) const;
-  /// Return the answers of LossImplementation::details and unsupported.
+  /// The following functions return the results of LossImplementation::details and unsupported.
   std::map<std::string, std::string> details(const LossProblem& problem) const;
   std::optional<SkipReason> unsupported(const LossProblem& problem) const;
 };
 
-/// Reads bf16_gemm=native|converted, and those of chunk_tokens and forward=logits|tiles that are
-/// the strategy's `own`. It works in chunks if it has the first of them.
+/// Reads bf16_gemm=native|converted and, if they are in the strategy's `own` options, chunk_tokens
+/// and forward=logits|tiles. The strategy works in chunks if it has chunk_tokens.
 LinearOptions read_linear_options(const ImplementationOptions& options,
                                   const std::vector<std::string>& own, const std::string& strategy);
 

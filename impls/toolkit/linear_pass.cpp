@@ -27,10 +27,10 @@ std::int64_t workspace_floats(const LossProblem& problem, DType factor) {
   return floats;
 }
 
-/// Returns the elements from row to row of a chunk's logits. On GPUs rows begin at multiples of 256
-/// bytes, whatever the vocabulary: kernels move 16 bytes at once, and cuBLASLt chooses among all of
-/// its algorithms. Masks and logits of a teacher have rows of the shard's width beside them, and so
-/// have logits that another strategy takes.
+/// Returns the distance in elements between rows of a chunk's logits. On GPUs rows begin at
+/// multiples of 256 bytes for any vocabulary, so that kernels move 16 bytes at once and cuBLASLt
+/// can choose any of its algorithms. Rows have the shard's width with masks or logits of a teacher,
+/// whose rows have this width too, and for logits that another strategy takes.
 std::int64_t logits_stride(const LossProblem& problem, const LinearOptions& options) {
   constexpr std::int64_t kAligned = 64;
   const bool pads = options.chunked && traits_of(problem.backend).launches_kernels &&
@@ -58,7 +58,7 @@ LinearPass::LinearPass(const LossProblem& problem, RankContext context, const St
       logits_shard_(shard_),
       chunks_(steps.chunks(problem.local_rows(),
                            std::max<std::int64_t>(1, options.chunk_rows(problem)))) {
-  if (options.chunked) {  // else the logits go to a strategy that makes those of a teacher too
+  if (options.chunked) {  // else another strategy takes the logits and makes the teacher's
     teacher_.emplace(problem, context, steps, rows, options.chunk_rows(problem));
   }
   logits_shard_.width = logits_stride(problem, options);
@@ -143,7 +143,7 @@ void LinearPass::add_gather(const LossProblem& problem, CollectiveCounts& tp) {
 }
 
 void LinearPass::add_reduction(const LossProblem& problem, CollectiveCounts& tp) {
-  if (problem.vocab_ranks() < problem.grid.tp) return;  // every rank has the sum
+  if (problem.vocab_ranks() < problem.grid.tp) return;  // every rank already has the sum
   const Collective operation =
       problem.grid.sp ? Collective::reduce_scatter : Collective::all_reduce;
   tp.add(operation, 1, kFloatBytes * problem.local_rows() * problem.head.hidden);
@@ -161,7 +161,7 @@ void LinearPass::gather(const LossInputs& inputs) {
 }
 
 void LinearPass::copy_rows(const RowRange& chunk, Read read) {
-  // Each chunk has its own slots: kernels may still read those of the one before.
+  // Each chunk has its own slots, because kernels may still read the slots of the previous chunk.
   const std::span<std::int32_t> source(source_.data() + chunk.begin,
                                        static_cast<std::size_t>(chunk.count));
   steps_.chunk_source(problem_, chunk, context_.tp.rank(), source);
@@ -285,7 +285,7 @@ void LinearPass::write_gradient(const LogitsRows& made, const RowSoftmax& softma
   steps_.gradient(made, softmax, gradients, logits_.data());
 }
 
-RowSoftmax LinearPass::softmax_of(const RowRange& chunk, ShardStatistics& statistics) const {
+RowSoftmax LinearPass::chunk_softmax(const RowRange& chunk, ShardStatistics& statistics) const {
   if (!problem_.has_teacher()) return statistics.softmax().from(chunk.begin);
   statistics.select(chunk.begin, chunk.count);
   return statistics.softmax();
@@ -316,7 +316,7 @@ void LinearPass::add_gradients(const RowRange& chunk, const HeadGradients& head,
   dx.stride = size_;
   context_.device.kernels().gemm(dx, workspace_.span());
 
-  // Zero times a poisoned row is no zero.
+  // Zero times a poisoned row is not zero.
   clear_rows(context_.device, factor_, hidden_.data(), rows_.valid() + chunk.begin, chunk.count,
              size_);
   Gemm dw = by_id ? product(shard_.valid(), size_, chunk.count)
@@ -335,7 +335,7 @@ void LinearPass::add_kept(const HeadGradients& kept, const HeadGradients& head) 
   if (problem_.head.has_bias) {
     kernels.add(kept.bias, shard_.valid(), head.bias, context_.device.stream());
   }
-  const bool is_whole = shard_.valid() == shard_.width;  // no id of padding is in between
+  const bool is_whole = shard_.valid() == shard_.width;  // no padding ids between the ids
   if (problem_.head.layout == WeightLayout::vocab_hidden || is_whole) {
     kernels.add(kept.weight, shard_.valid() * size_, head.weight, context_.device.stream());
     return;
@@ -350,7 +350,7 @@ void LinearPass::write_hidden(void* grad_hidden) {
   const std::span<float> sums = partial(grad_hidden);
   const auto own_elements = static_cast<std::size_t>(problem_.hidden_rows() * size_);
   const bool rounds = problem_.dtype == DType::bf16;
-  std::span<float> own;  // with SP: where the sum of the own rows goes
+  std::span<float> own;  // with SP: destination of the sum of the own rows
   if (problem_.grid.sp) {
     own = rounds ? own_.span() : std::span<float>(static_cast<float*>(grad_hidden), own_elements);
   }

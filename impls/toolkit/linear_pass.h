@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// LinearPass: the common part of strategies that start from hidden states. Logits of a chunk of
-// rows, which exist only in its buffer, and the products of their gradient for hidden states and
-// weight (NeMo-RL `ChunkedDistributedHiddenStatesToLogprobs`; float32 accumulation as in SkyRL and
-// Megatron-LM #2739). Rows that take no part are never read: their hidden states count as zero.
+// LinearPass: the common part of strategies that start from hidden states. It makes the logits of a
+// chunk of rows, which exist only in its buffer, and the products of their gradient for hidden
+// states and weight (NeMo-RL `ChunkedDistributedHiddenStatesToLogprobs`; float32 accumulation as in
+// SkyRL and Megatron-LM #2739). Rows that take no part are never read: their hidden states count as
+// zero.
 //
 //   forward   [SP: all-gather of hidden states over TP]   Z = X W^T / temperature, chunk by chunk
 //   backward  dX = G W / temperature, all rows summed over TP once; dW += G^T X / temperature
 //
-// A head that every TP rank has whole makes all of dX on each of them: nothing is summed.
+// If every TP rank has the whole head, each rank makes all of dX, and nothing is summed.
 //
-// A bias b is one more column of W, multiplied apart: Z starts as 1 b^T / temperature, and
-// db += G^T 1 / temperature.
+// A bias b is one more column of W, multiplied separately: Z starts as 1 b^T / temperature, and db
+// += G^T 1 / temperature.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,7 @@
 
 namespace lossgrid {
 
-/// Base of strategies from hidden states: the functions that follow from their options.
+/// Base of strategies from hidden states, with the functions that follow from their options.
 class LinearImplementation : public LossImplementation {
  public:
   LinearImplementation(const Steps& steps, LinearOptions options)
@@ -51,30 +52,31 @@ struct HeadGradients {
 
 class LinearPass {
  public:
-  /// `keeps_partial`: d hidden is computed before its output buffer is given.
+  /// With `keeps_partial`, d hidden is computed before its output buffer is known.
   LinearPass(const LossProblem& problem, RankContext context, const Steps& steps,
              const RowTable& rows, const LinearOptions& options, bool keeps_partial);
   static std::int64_t bytes(const LossProblem& problem, const LinearOptions& options,
                             bool keeps_partial);
-  /// Returns the FLOPs of one product over all rows: of one that has the bias in it, and of d
-  /// hidden, which has not.
+  /// The following functions return the FLOPs of one product over all rows: of a product that
+  /// includes the bias, and of d hidden, which does not.
   static std::int64_t product_flops(const LossProblem& problem);
-  /// Adds the FLOPs of making all logits, those of a teacher too, so often.
+  /// Adds the FLOPs of making all logits, including a teacher's, `times` times.
   static void add_products(const LossProblem& problem, std::int64_t times, PhaseCost& phase);
   static std::int64_t grad_hidden_flops(const LossProblem& problem);
-  /// Add the collectives over TP of gather() and of write_hidden().
+  /// The following functions add the collectives over TP of gather() and of write_hidden().
   static void add_gather(const LossProblem& problem, CollectiveCounts& tp);
   static void add_reduction(const LossProblem& problem, CollectiveCounts& tp);
 
   const std::vector<RowRange>& chunks() const { return chunks_; }
 
-  /// Gathers the hidden states of all rows of the CP rank, with SP from its TP ranks. Collective.
+  /// Gathers the hidden states of all rows of the CP rank, which with SP are on its TP ranks.
+  /// Collective.
   void gather(const LossInputs& inputs);
 
   enum class Read { predicting, valid };
   /// Computes logits of the chunk, float32 [count, LogitsRows::shard.width], valid until the next
-  /// call: of rows that predict a token, or only of those that are trained on. Other rows have
-  /// hidden states 0.
+  /// call: for rows that predict a token, or only for rows with a trained token. The hidden states
+  /// of other rows count as 0.
   LogitsRows logits(const RowRange& chunk, Read read);
 
   /// Overwrites logits() of a chunk with their gradient, in the dtype of the products' factors.
@@ -87,14 +89,14 @@ class LinearPass {
   std::int64_t run_statistics(ShardStatistics& statistics, const TokenOutputs& out);
 
   /// Returns the statistics of a chunk after run_statistics(), for its gradient.
-  RowSoftmax softmax_of(const RowRange& chunk, ShardStatistics& statistics) const;
-  /// Returns the number of merges of run_statistics(): one, or one a chunk with a teacher.
+  RowSoftmax chunk_softmax(const RowRange& chunk, ShardStatistics& statistics) const;
+  /// Returns the number of merges of run_statistics(): one, or with a teacher one per chunk.
   static std::int64_t merges(const LossProblem& problem, const LinearOptions& options);
 
-  /// Requires logits() of the same chunk, overwritten by their gradient: by write_gradient(), or in
-  /// float32 at logits_data(). Adds to the gradients of
-  /// weight and bias, or writes them (`accumulate` false), and writes that of the hidden states to
-  /// `grad_hidden` (null with keeps_partial).
+  /// Adds to the gradients of weight and bias, or writes them if `accumulate` is false, and writes
+  /// the gradient of the hidden states to `grad_hidden` (null with keeps_partial). Requires
+  /// logits() of the same chunk, overwritten by their gradient: by write_gradient(), or in float32
+  /// at logits_data().
   void add_gradients(const RowRange& chunk, const HeadGradients& head, bool accumulate,
                      void* grad_hidden);
 
@@ -122,18 +124,18 @@ class LinearPass {
   const std::int64_t size_;  // H
   const DType factor_;
   VocabShard shard_;
-  VocabShard logits_shard_;  // the same ids, in rows as wide as those of logits_
+  VocabShard logits_shard_;  // the same ids, in rows of the width of logits_
   std::vector<RowRange> chunks_;
   Buffer gathered_;  // [T_c, H], with SP
   Buffer hidden_;    // [chunk, H] in the factors' dtype
   FloatArray logits_;
-  bool is_rounded_ = false;                // they are the gradient in bf16
+  bool is_rounded_ = false;                // logits_ holds the gradient in bf16
   Buffer ones_;                            // [chunk] in the factors' dtype, with a bias
-  std::optional<TeacherProduct> teacher_;  // of strategies that have chunks
+  std::optional<TeacherProduct> teacher_;  // for strategies with chunks
   DeviceArray<std::int32_t> source_;
   FloatArray workspace_;
   FloatArray tiles_;    // sums of a chunk, with LinearOptions::tiles
-  FloatArray partial_;  // [T_c, H], where the output cannot hold it
+  FloatArray partial_;  // [T_c, H], if the output cannot hold it
   FloatArray own_;      // [T_c / tp, H], with SP in bf16
   const void* all_hidden_ = nullptr;
   const void* weight_ = nullptr;

@@ -8,7 +8,7 @@
 namespace lossgrid {
 namespace {
 
-std::int64_t numbers_of(const LossProblem& problem) {
+std::int64_t number_count(const LossProblem& problem) {
   const ObjectiveSizes sizes = problem.objective.sizes();
   return problem.batch.sequences() * (sizes.sequence_sums + sizes.coefficients) + sizes.sums +
          sizes.maxima;
@@ -19,12 +19,12 @@ std::int64_t selection_rows(const LossProblem& problem) {
   return problem.objective.needs().selects ? problem.rows() : 0;
 }
 
-std::int64_t selection_numbers_of(const LossProblem& problem) {
+std::int64_t selection_number_count(const LossProblem& problem) {
   return selection_rows(problem) * problem.objective.sizes().selection_numbers;
 }
 
 /// Returns the number of partial totals of the kernels' blocks.
-std::int64_t partial_totals_of(const LossProblem& problem) {
+std::int64_t partial_total_count(const LossProblem& problem) {
   if (problem.objective.kernels(problem.backend, problem.batch) == nullptr) return 0;
   const ObjectiveSizes sizes = problem.objective.sizes();
   return partial_total_blocks(problem.rows()) * (sizes.sums + sizes.maxima);
@@ -43,10 +43,10 @@ ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const S
       steps_(steps),
       kernels_(problem.objective.kernels(problem.backend, problem.batch)),
       launches_token_terms_(kernels_ != nullptr && steps.token_terms == Steps().token_terms),
-      partial_totals_(device, static_cast<std::size_t>(partial_totals_of(problem)),
+      partial_totals_(device, static_cast<std::size_t>(partial_total_count(problem)),
                       "objective_sums", MemorySpace::device),
-      numbers_(device, static_cast<std::size_t>(numbers_of(problem)), "objective_sums"),
-      selection_numbers_(device, static_cast<std::size_t>(selection_numbers_of(problem)),
+      numbers_(device, static_cast<std::size_t>(number_count(problem)), "objective_sums"),
+      selection_numbers_(device, static_cast<std::size_t>(selection_number_count(problem)),
                          "selection"),
       selected_(device, static_cast<std::size_t>(selection_rows(problem)), "selection") {
   const ObjectiveSizes sizes = problem.objective.sizes();
@@ -62,7 +62,7 @@ ObjectivePass::ObjectivePass(Device& device, const LossProblem& problem, const S
 }
 
 std::int64_t ObjectivePass::bytes(const LossProblem& problem) {
-  return (numbers_of(problem) + partial_totals_of(problem) + selection_numbers_of(problem)) *
+  return (number_count(problem) + partial_total_count(problem) + selection_number_count(problem)) *
              static_cast<std::int64_t>(sizeof(double)) +
          selection_rows(problem);
 }
@@ -124,7 +124,7 @@ void ObjectivePass::reduce_sequences(Communicator& cp) {
   if (selection_numbers_.size() > 0) {
     steps_.reduce_selection(cp, {selection_numbers_.data(), selection_numbers_.size()});
   }
-  launched_ = true;  // where the transport is a GPU's
+  launched_ = true;  // if the transport is a GPU's
 }
 
 void ObjectivePass::make_coefficients() {
@@ -159,7 +159,7 @@ void ObjectivePass::add_tokens(const ObjectiveTokens& rows, const TokenGradients
 void ObjectivePass::reduce_totals(Communicator& cp) {
   wait();
   steps_.reduce_totals(cp, totals_);
-  launched_ = true;  // where the transport is a GPU's
+  launched_ = true;  // if the transport is a GPU's
 }
 
 ObjectiveResult ObjectivePass::result() {
@@ -170,7 +170,7 @@ ObjectiveResult ObjectivePass::result() {
 
 void ObjectivePass::add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp) {
   add_reduction(problem.batch.sequences() * problem.objective.sizes().sequence_sums, cp);
-  add_reduction(selection_numbers_of(problem), cp);
+  add_reduction(selection_number_count(problem), cp);
 }
 
 void ObjectivePass::add_reductions(const LossProblem& problem, CollectiveCounts& cp) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ObjectivePass: the three steps of an objective over the rows of one pack, with their
-// accumulators: all at once for a rank with the whole pack (run) or with some rows of it
+// accumulators. They run all together on a rank with the whole pack (run) or with some of its rows
 // (run_local), or one by one. Every rank takes the same branches. On a device for which the
-// objective has kernels the steps by token are launched, and the host waits when it needs their
+// objective has kernels, the steps by token are launched, and the host waits when it needs their
 // sums.
 #pragma once
 
@@ -22,17 +22,18 @@ class ObjectivePass {
   /// Runs all steps on a rank that holds only its own rows; sums cross CP. Collective.
   ObjectiveResult run_local(Communicator& cp, const ObjectiveTokens& tokens,
                             const TokenGradients& gradients);
-  /// Computes the gradients alone, the same way. Collective if there are sums of sequences, or
-  /// numbers by which tokens are selected.
+  /// Computes only the gradients, in the same way. Collective if the objective has sums of
+  /// sequences, or selects tokens.
   void gradient_alone(Communicator& cp, const ObjectiveTokens& tokens,
                       const TokenGradients& gradients);
 
   /// Resets all accumulators.
   void begin();
-  /// Runs step 1 over some rows; nothing for an objective without sums of sequences and selection.
+  /// Runs step 1 over some rows. Does nothing for an objective without sums of sequences and
+  /// without selection.
   void add_sequences(const ObjectiveTokens& tokens);
   void reduce_sequences(Communicator& cp);
-  /// Runs step 2. Requires whole sums, and numbers of all tokens.
+  /// Runs step 2. Requires complete sums, and the numbers of all tokens.
   void make_coefficients();
   /// Runs step 3 over some rows: writes their d loss / d numbers.
   void add_tokens(const ObjectiveTokens& tokens, const TokenGradients& gradients);
@@ -45,17 +46,17 @@ class ObjectivePass {
   static void add_sequence_reduction(const LossProblem& problem, CollectiveCounts& cp);
 
  private:
-  /// Waits for launched kernels, before the host reads or writes their tables.
+  /// Waits for launched kernels. Must precede the host's reads and writes of their tables.
   void wait();
 
   Device& device_;
   const LossProblem& problem_;
   const Steps steps_;
   const std::unique_ptr<ObjectiveKernels> kernels_;  // null: loops of the host
-  const bool launches_token_terms_;                  // with the right step
-  bool launched_ = false;                            // kernels run since the last wait
+  const bool launches_token_terms_;                  // true with the right step
+  bool launched_ = false;                            // kernels were launched since the last wait
   DeviceArray<double> partial_totals_;
-  DeviceArray<double> numbers_;            // memory of the views below, in their order
+  DeviceArray<double> numbers_;            // memory of the following views, in order
   DeviceArray<double> selection_numbers_;  // by row of the pack
   DeviceArray<std::uint8_t> selected_;
   SequenceTable<double> sums_;

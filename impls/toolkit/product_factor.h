@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtype of hidden states, and of gradients of logits, as factors of products with a weight.
+// Dtype of hidden states, and of gradients of logits, as factors of products with a weight.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace lossgrid {
 
-/// Returns the dtype of the factor beside a weight in `dtype`: bf16 on the processor is multiplied
-/// in the way that is asked for, without one in the faster one, by measurement.
+/// Returns the dtype of the factor that is multiplied with a weight in `dtype`: on the processor,
+/// bf16 is multiplied in the requested way, or else in the faster way, by measurement.
 inline DType product_factor_dtype(DType dtype, Backend backend,
                                   std::optional<Bf16Gemm> asked = std::nullopt) {
   if (dtype != DType::bf16) return DType::f32;

@@ -7,7 +7,7 @@
 namespace lossgrid {
 namespace {
 
-StatisticsKinds kinds_of(const LossProblem& problem) {
+StatisticsKinds statistics_kinds(const LossProblem& problem) {
   StatisticsKinds kinds;
   for (const RowTerm term : kAllRowTerms) {
     if (problem.returns(term)) kinds.add(statistics_of(term));
@@ -15,17 +15,17 @@ StatisticsKinds kinds_of(const LossProblem& problem) {
   return kinds;
 }
 
-std::int64_t width_of(const LossProblem& problem) {
-  return kinds_of(problem).width();
+std::int64_t statistics_width(const LossProblem& problem) {
+  return statistics_kinds(problem).width();
 }
 
 std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity, Exchange exchange) {
   const int ranks = problem.vocab_ranks();
   const bool gathers = exchange == Exchange::one && ranks > 1;
-  return gathers ? ranks * width_of(problem) * capacity : 0;
+  return gathers ? ranks * statistics_width(problem) * capacity : 0;
 }
 
-/// True if there are statistics of other shards; three all-reduces are made in any case, but for a
+/// True if statistics of several shards are merged. Three all-reduces are always made, except for a
 /// head that every rank has.
 bool merges(std::int64_t vocab, std::int64_t ranks, Exchange exchange) {
   return exchange == Exchange::one ? ranks > 1 : vocab > 1;
@@ -40,10 +40,10 @@ std::int64_t own_shift_floats(std::int64_t capacity, Exchange exchange) {
 ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, const Steps& steps,
                                  std::int64_t capacity, Exchange exchange)
     : device_(device),
-      kinds_(kinds_of(problem)),
+      kinds_(statistics_kinds(problem)),
       zeroes_filtered_(problem.sampling.zeroes_targets),
       vocab_(problem.vocab),
-      width_(width_of(problem)),
+      width_(statistics_width(problem)),
       exchange_(exchange),
       shards_(device, static_cast<std::size_t>(problem.vocab_ranks()), "statistics"),
       columns_(device, width_ * capacity, "statistics"),
@@ -58,7 +58,7 @@ ShardStatistics::ShardStatistics(Device& device, const LossProblem& problem, con
 
 std::int64_t ShardStatistics::bytes(const LossProblem& problem, std::int64_t capacity,
                                     Exchange exchange) {
-  const std::int64_t floats = width_of(problem) * capacity +
+  const std::int64_t floats = statistics_width(problem) * capacity +
                               gathered_floats(problem, capacity, exchange) +
                               own_shift_floats(capacity, exchange);
   return kFloatBytes * floats +
@@ -69,7 +69,7 @@ std::int64_t ShardStatistics::bytes(const LossProblem& problem, std::int64_t cap
 void ShardStatistics::add_merges(const LossProblem& problem, std::int64_t rows, std::int64_t times,
                                  Exchange exchange, CollectiveCounts& tp) {
   if (!merges(problem.vocab, problem.vocab_ranks(), exchange)) return;
-  const std::int64_t payload = kFloatBytes * rows * width_of(problem);
+  const std::int64_t payload = kFloatBytes * rows * statistics_width(problem);
   if (exchange == Exchange::three) {
     tp.add(Collective::all_reduce, 3 * times, payload);
   } else {

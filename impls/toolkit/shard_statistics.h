@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShardStatistics: statistics of rows on one vocab shard, and their merge over TP to those of the
-// whole vocabulary. Rows come all at once or some at a time, each in one read of its logits, before
-// one merge (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018):
+// ShardStatistics: statistics of rows on one vocab shard, and their merge over TP to statistics of
+// the whole vocabulary. Rows are added all at once or some at a time, each by one read of its
+// logits, before one merge (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+// 2018):
 //   m = max over ranks m_r,   s = sum exp(m_r - m) s_r,
 //   w = sum exp(m_r - m) (w_r + (m_r - m) s_r)   with w_r = sum exp(z - m_r) (z - m_r),
 //   t = sum t_r + F_r (m_r - m)                  with t_r = sum of z - m_r over F_r finite logits,
@@ -13,18 +14,18 @@
 
 namespace lossgrid {
 
-/// Communication of a merge: everything in one gather, merged by every rank for itself; or three
-/// all-reduces of shifts, sums and targets, as in Megatron-LM's `_VocabParallelCrossEntropy`.
+/// Communication of a merge: one gather of everything, which every rank then merges itself; or
+/// three all-reduces of shifts, sums and targets, as in Megatron-LM's `_VocabParallelCrossEntropy`.
 enum class Exchange { one, three };
 
 class ShardStatistics {
  public:
-  /// Allocates the statistics of `capacity` rows, of the shards that `steps` makes.
+  /// Allocates the statistics of `capacity` rows, for the shards that `steps` makes.
   ShardStatistics(Device& device, const LossProblem& problem, const Steps& steps,
                   std::int64_t capacity, Exchange exchange = Exchange::one);
   static std::int64_t bytes(const LossProblem& problem, std::int64_t capacity,
                             Exchange exchange = Exchange::one);
-  /// Adds the collectives over TP of merge(), called `times` times for `rows` rows together.
+  /// Adds the collectives over TP of `times` calls of merge() for a total of `rows` rows.
   static void add_merges(const LossProblem& problem, std::int64_t rows, std::int64_t times,
                          Exchange exchange, CollectiveCounts& tp);
 
@@ -46,18 +47,18 @@ class ShardStatistics {
   ///   lp = z_y - m - ln s,  H = - sum p ln p = ln s - w / s,  L = m + ln s,
   ///   M = (sum of z - m over the F finite logits - F ln s) / V,
   ///   sum p^2 = q / s^2 with q = sum of exp(2 (z - m)),  m + (sum of z - m) / F,
-  /// top-1 and vocab extrema, those that are asked for; 0 for rows that predict nothing.
+  /// top-1 and vocab extrema, if requested; 0 for rows that predict nothing.
   void write(const Steps& steps, const std::int32_t* targets, const TokenOutputs& out);
 
-  /// Runs add and merge for one block of rows, those of `logits`, and what a divergence from a
-  /// teacher needs.
+  /// Runs add and merge for the block of rows in `logits`, and computes the statistics for a
+  /// divergence from a teacher.
   std::int64_t make(const Steps& steps, Communicator& tp, const LogitsRows& logits);
 
-  /// Runs make and write. Both are collective.
+  /// Runs make and write. make and run are collective.
   std::int64_t run(const Steps& steps, Communicator& tp, const LogitsRows& logits,
                    const TokenOutputs& out);
 
-  /// Returns the memory of the own statistics of selected rows from `begin` on.
+  /// Returns the memory of this shard's statistics of selected rows from `begin` on.
   RowStatistics own(std::int64_t begin);
 
   /// Returns the columns of the selected rows that the gradient needs, after merge().
@@ -73,7 +74,7 @@ class ShardStatistics {
     return {own.column(first),
             static_cast<std::size_t>(own.column(last) + rows_ - own.column(first))};
   }
-  /// Returns the last one of the columns that add up over shards.
+  /// Returns the last column that is added up over shards.
   Column last_sum() const {
     if (kinds_.predictions) return Column::kBeaten;
     return kinds_.all ? Column::kWeighted : Column::kSum;
@@ -89,7 +90,7 @@ class ShardStatistics {
   const std::int64_t vocab_;
   const std::int64_t width_;
   const Exchange exchange_;
-  DeviceArray<VocabShard> shards_;  // of the TP ranks
+  DeviceArray<VocabShard> shards_;  // shards of the TP ranks
   std::int64_t at_ = 0;
   std::int64_t rows_ = 0;
   FloatArray columns_;    // [columns, rows] for every selection

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps: the parts of the sharded strategies, each a plain function behind a pointer, so that a
 // mutant is a strategy with exactly one step replaced and no copy of the rest. A step handles a
-// whole array: the pointer costs nothing beside the work.
+// whole array, so the cost of the pointer is negligible.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
-/// Size from which a gradient is written past the caches, unless it is in place: it would only
+/// Size from which a gradient that is not in place is written past the caches, where it would only
 /// evict other data.
 inline constexpr std::int64_t kStreamBytes = std::int64_t{1} << 24;
 
@@ -40,25 +40,25 @@ struct Steps {
 
   // --- statistics of rows, merged over TP (shard_statistics.h) ----------------------------------
   std::int64_t (*statistics)(const LogitsRows&, const RowStatistics&) = rows_statistics;
-  // Statistics of a student on the support of its teacher, and the sums of its divergence from
-  // that (teacher_statistics.h).
+  // Statistics of a student on the support of its teacher, and the sums of its divergence from the
+  // teacher (teacher_statistics.h).
   void (*support_statistics)(const DistilledRows&, float* shift,
                              float* sum) = rows_support_statistics;
   void (*divergence)(const DistilledRows&, const RowSoftmax& p, const RowSoftmax& q,
                      const DivergenceSums&) = rows_divergence;
   void (*make_tail)(Device& device, std::int64_t rows, const MakeTail&);
-  /// Sets source[k] to the row of a teacher's hidden states, of those that the strategy has
-  /// gathered, that belongs to row k of the range.
+  /// Sets source[k] to the gathered row of a teacher's hidden states that belongs to row k of the
+  /// range.
   void (*teacher_source)(const LossProblem&, const RankContext&, const RowRange&,
                          std::span<std::int32_t> source);
   /// Makes the logits of a teacher (teacher_product.h).
   void (*teacher_product)(const LossProblem&, const RankContext&, const Gemm& product,
                           std::span<float> workspace);
-  int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of it
+  int serial_adds = kStatisticsSerialAdds;  // longest serial float32 add chain of `statistics`
   /// received := the statistics [columns, rows] of all ranks' shards, one rank after the other.
   void (*gather_statistics)(Communicator& tp, std::int64_t rows, std::span<const float> own,
                             std::span<float> received);
-  // Or one after the other: of shifts and negated minima,
+  // The alternative is three reductions: of shifts and negated minima,
   void (*reduce_max)(Communicator& tp, std::span<float>);
   // of sums and weighted sums,
   void (*reduce_sum)(Communicator& tp, std::span<float>);
@@ -68,9 +68,11 @@ struct Steps {
   void (*write_outputs)(Device& device, std::int64_t rows, const WriteRow&);
 
   // --- from local rows to a pack, over CP -------------------------------------------------------
-  /// Returns the padded position of row k of the ranks' rows, one rank after the other, [T_pad].
+  /// Returns the padded position of every row, in the order of the ranks' rows, one rank after the
+  /// other, [T_pad].
   std::vector<std::int64_t> (*gather_order)(const PackedBatch&, const Steps&, int cp);
-  /// Returns the weight of a rank's replicated loss, since the adjoint of the gather adds over CP.
+  /// Returns the weight of a rank's replicated loss; it is needed because the adjoint of the gather
+  /// adds over CP.
   float (*loss_share)(int cp);
   /// Adds the ranks' gradients of the gathered tensor in place: the adjoint of an all-gather.
   void (*add_gathered_gradients)(Communicator& cp, std::span<float>);
@@ -79,12 +81,13 @@ struct Steps {
   void (*token_terms)(const Objective&, const ObjectiveTokens&, const PackedBatch&, int cp,
                       SequenceTable<const double> coefficients, ObjectiveTotals<double>,
                       const TokenGradients& gradients);
-  /// Reduce sums of sequences [S, K], then the totals, over CP ranks that hold some rows each.
+  /// The following steps reduce sums of sequences [S, K], then totals, over CP ranks that each hold
+  /// some rows.
   void (*reduce_sequence_sums)(Communicator& cp, SequenceTable<double>);
   void (*reduce_totals)(Communicator& cp, ObjectiveTotals<double>);
-  /// Adds numbers by row of the padded pack, each 0 on all CP ranks but one, in place.
+  /// Adds numbers by row of the padded pack in place; each number is 0 on all CP ranks but one.
   void (*reduce_selection)(Communicator& cp, std::span<double>);
-  /// Returns loss and metrics from whole sums and totals.
+  /// Returns loss and metrics from complete sums and totals.
   ObjectiveResult (*finish)(const Objective&, const PackedBatch&, int cp,
                             SequenceTable<const double> sums,
                             SequenceTable<const double> coefficients,
@@ -103,11 +106,11 @@ struct Steps {
   /// Sets source[k] to the row, of the whole CP rank, from which row k of the chunk is read.
   void (*chunk_source)(const LossProblem&, const RowRange& chunk, int tp_rank,
                        std::span<std::int32_t> source);
-  /// Without SP: sums `partial` [T_c, H] over TP in place. With SP: writes the sum of the own rows
-  /// to `own` [T_c / tp, H].
+  /// Without SP: sums `partial` [T_c, H] over TP in place. With SP: writes the sum for this rank's
+  /// rows to `own` [T_c / tp, H].
   void (*reduce_grad_hidden)(Device& device, Communicator& tp, bool sp, std::span<float> partial,
                              std::span<float> own);
-  /// The same of a head that every TP rank has whole: `partial` is the sum already.
+  /// The same step for a head that every TP rank has whole, where `partial` already is the sum.
   void (*share_grad_hidden)(Device& device, Communicator& tp, bool sp, std::span<float> partial,
                             std::span<float> own);
   /// Adds the product to the gradient of the weight.

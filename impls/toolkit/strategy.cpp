@@ -38,8 +38,8 @@ void fill_transforms(const LogitTransform& transform, const PackedBatch& batch,
   }
 }
 
-/// Returns `count` where kernels are launched, else 0: loops of the host go through all rows and
-/// need no ranges of tokens, and no copies.
+/// Returns `count` if kernels are launched, else 0, because loops of the host go through all rows
+/// and need neither ranges of tokens nor copies.
 std::int64_t for_kernels(Backend backend, std::int64_t count) {
   return traits_of(backend).launches_kernels ? count : 0;
 }

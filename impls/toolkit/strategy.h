@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Common parts of the sharded strategies: registration under a name, with the steps as a parameter
-// so that mutants are made of the same code, and the row tables of a plan.
+// so that mutants use the same code, and the row tables of a plan.
 #pragma once
 
 #include <functional>
@@ -42,11 +42,11 @@ class RowTable {
     return {targets_.data(), for_kernels_.size() > 0 ? for_kernels_.data() : targets_.data()};
   }
   const std::uint8_t* valid() const { return valid_.data(); }
-  /// Returns the transforms of rows from `begin` on; null where logits are not transformed.
+  /// Returns the transforms of rows from `begin` on; null if logits are not transformed.
   const RowTransform* transforms(std::int64_t begin = 0) const {
     return transforms_.size() > 0 ? transforms_.data() + begin : nullptr;
   }
-  /// As transforms(), of a teacher's logits.
+  /// Returns the transforms of a teacher's logits in the same way.
   const RowTransform* teacher_transforms(std::int64_t begin = 0) const {
     return teacher_transforms_.size() > 0 ? teacher_transforms_.data() + begin : nullptr;
   }
@@ -56,40 +56,40 @@ class RowTable {
  private:
   Device& device_;
   DeviceArray<std::int32_t> targets_;
-  DeviceArray<std::int32_t> for_kernels_;  // the same, where kernels are launched
+  DeviceArray<std::int32_t> for_kernels_;  // copy of the targets, if kernels are launched
   DeviceArray<std::uint8_t> valid_;
   DeviceArray<std::uint8_t> real_;
   DeviceArray<std::int32_t> sequence_;
   std::vector<DeviceArray<float>> inputs_;  // by TokenInput
   DeviceArray<float> weights_;
-  DeviceArray<std::int32_t> places_;  // where the objective selects
+  DeviceArray<std::int32_t> places_;  // if the objective selects
   DeviceArray<RowTransform> transforms_;
   DeviceArray<RowTransform> teacher_transforms_;
   DeviceArray<TokenRange> ranges_;  // by sequence, for kernels
 };
 
-/// Returns option stream_bytes: the size from which a gradient is written past the caches. A small
-/// case takes the path of a large one with stream_bytes=0. Throws bad_input.
+/// Returns option stream_bytes: the size from which a gradient is written past the caches. With
+/// stream_bytes=0 a small case takes the path of a large case. Throws bad_input.
 std::int64_t read_stream_bytes(const ImplementationOptions& options, const std::string& strategy);
 
 /// Returns this rank's logits with their targets. A gradient of `stream_bytes` or more is written
-/// past the caches, also by a strategy that writes it part by part: no cache keeps all of it.
+/// past the caches, even by a strategy that writes it part by part, because no cache holds all of
+/// it.
 LogitsRows logits_rows(const LossProblem& problem, const VocabShard& shard,
                        const LossInputs& inputs, const RowTable& rows,
                        std::int64_t stream_bytes = kStreamBytes);
 
-/// Adds the rows of a teacher, which begin at row `begin` of the table, to those of `logits`;
-/// nothing where the problem has none. Logits that are not given are made apart
-/// (teacher_product.h).
+/// Adds the rows of a teacher, from row `begin` of the table on, to the rows of `logits`. Does
+/// nothing without a teacher. Logits that are not given are made separately (teacher_product.h).
 void add_teacher(const LossProblem& problem, const LossInputs& inputs, const RowTable& rows,
                  std::int64_t begin, LogitsRows& logits);
 
-/// Adds the kept columns of the rows, which begin at row `begin` of the inputs; nothing where the
-/// problem has no sampling mask.
+/// Adds the kept columns of the rows, from row `begin` of the inputs on. Does nothing without a
+/// sampling mask.
 void add_mask(const LossProblem& problem, const LossInputs& inputs, std::int64_t begin,
               LogitsRows& logits);
 
-/// A buffer of floats and its span. The host may access it only if it may access the space.
+/// Buffer of floats and its span. The host may access it only if it may access the memory space.
 class FloatArray {
  public:
   FloatArray() = default;
@@ -144,24 +144,26 @@ void gather_gradients(Device& device, std::int64_t rows, const TokenGradients& f
 void scatter_columns(Device& device, std::span<const float> blocks, std::int64_t rows, int ranks,
                      const std::int32_t* positions, std::int64_t stride, const TokenOutputs& pack);
 
-/// Returns how often both tensors of a divergence are read beside statistics and gradient: for its
-/// sums, and for statistics on a support.
+/// Returns how often both tensors of a divergence are read in addition to statistics and gradient:
+/// for its sums, and for statistics on a support.
 std::int64_t divergence_reads(const LossProblem& problem);
 
 /// Returns how often a teacher's logits are read for its statistics; 0 if it needs none.
 std::int64_t teacher_statistics_reads(const LossProblem& problem);
 
-/// Adds reads of a teacher's logits: of those that are made a cache holds the chunk.
+/// Adds reads of a teacher's logits. If they are computed, a cache holds their chunk.
 void add_teacher_reads(const LossProblem& problem, std::int64_t times, PhaseCost& phase);
 
-/// Adds the traffic of reading the logits, and those of a teacher, for the statistics.
+/// Adds the traffic of reading the logits, including a teacher's, for the statistics.
 void add_statistics_traffic(const LossProblem& problem, PhaseCost& phase);
 
-/// Add the elements that kernels go through for the statistics, and for the gradient of the logits.
+/// The following functions add the elements that kernels process for the statistics, and for the
+/// gradient of the logits.
 void add_statistics_work(const LossProblem& problem, PhaseCost& phase);
 void add_gradient_work(const LossProblem& problem, PhaseCost& phase);
 
-/// Adds that to the forward pass, and to the backward pass reading and writing for the gradient.
+/// Adds the traffic for the statistics to the forward pass, and the traffic of reading and writing
+/// for the gradient to the backward pass.
 void add_logits_traffic(const LossProblem& problem, Cost& cost);
 
 /// Copies positions as 32-bit integers to a buffer of the rank.

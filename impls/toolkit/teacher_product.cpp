@@ -10,13 +10,13 @@
 namespace lossgrid {
 namespace {
 
-DType factor_of(const LossProblem& problem) {
+DType teacher_factor_dtype(const LossProblem& problem) {
   return product_factor_dtype(problem.teacher.dtype, problem.backend);
 }
 
-std::int64_t workspace_of(const LossProblem& problem) {
+std::int64_t product_workspace(const LossProblem& problem) {
   return kernels_of(problem.backend)
-      .gemm_workspace_floats(factor_of(problem), problem.teacher.dtype, problem.width(),
+      .gemm_workspace_floats(teacher_factor_dtype(problem), problem.teacher.dtype, problem.width(),
                              problem.teacher.hidden);
 }
 
@@ -35,7 +35,8 @@ std::int64_t over_all_bytes(const LossProblem& problem, bool over_cp) {
 }
 
 std::int64_t chunk_bytes(const LossProblem& problem, std::int64_t capacity) {
-  return capacity * problem.teacher.hidden * static_cast<std::int64_t>(size_of(factor_of(problem)));
+  return capacity * problem.teacher.hidden *
+         static_cast<std::int64_t>(size_of(teacher_factor_dtype(problem)));
 }
 
 Buffer device_buffer(Device& device, std::int64_t bytes, const char* tag) {
@@ -55,14 +56,15 @@ class TeacherProduct::Maker {
         rows_(rows),
         over_cp_(over_cp),
         size_(problem.teacher.hidden),
-        factor_(factor_of(problem)),
+        factor_(teacher_factor_dtype(problem)),
         over_tp_(device_buffer(context.device, over_tp_bytes(problem), "teacher_gathered")),
         over_all_(
             device_buffer(context.device, over_all_bytes(problem, over_cp), "teacher_gathered")),
         chunk_(device_buffer(context.device, chunk_bytes(problem, capacity), "teacher_chunk")),
         logits_(context.device, capacity * problem.width(), "teacher_chunk", MemorySpace::device),
         source_(context.device, static_cast<std::size_t>(all_rows(problem, over_cp)), "row_table"),
-        workspace_(context.device, workspace_of(problem), "gemm_workspace", MemorySpace::device) {}
+        workspace_(context.device, product_workspace(problem), "gemm_workspace",
+                   MemorySpace::device) {}
 
   void gather(const LossInputs& inputs) {
     weight_ = inputs.teacher_weight;
@@ -98,9 +100,9 @@ class TeacherProduct::Maker {
   }
 
  private:
-  /// Copies the hidden states of rows that predict something, in the dtype of the factor.
+  /// Copies the hidden states of rows that predict a token, in the dtype of the factor.
   void copy_rows(const RowRange& range) {
-    // Each range has its own slots: kernels may still read those of the one before.
+    // Each range has its own slots, because kernels may still read the slots of the previous range.
     const std::span<std::int32_t> source(source_.data() + range.begin,
                                          static_cast<std::size_t>(range.count));
     source_step_(problem_, context_, range, source);
@@ -142,7 +144,7 @@ std::int64_t TeacherProduct::bytes(const LossProblem& problem, std::int64_t capa
   if (!problem.makes_teacher()) return 0;
   return over_tp_bytes(problem) + over_all_bytes(problem, over_cp) +
          chunk_bytes(problem, capacity) +
-         kFloatBytes * (capacity * problem.width() + workspace_of(problem)) +
+         kFloatBytes * (capacity * problem.width() + product_workspace(problem)) +
          kPositionBytes * all_rows(problem, over_cp);
 }
 

@@ -7,25 +7,26 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the pairs of shift and sum: of the teacher, and of a part of the student's columns.
-std::int64_t pairs_of(const LossProblem& problem) {
+/// Returns the number of pairs of shift and sum: of the teacher, and of a part of the student's
+/// columns.
+std::int64_t pair_count(const LossProblem& problem) {
   const Divergence divergence = problem.terms().divergence;
   if (!divergence.is_any()) return 0;
   return divergence.on_support() || divergence.has_tail() ? 2 : 1;
 }
 
-/// Returns those that are merged: ln q, as a clamped one has it, needs none.
-std::int64_t merged_pairs_of(const LossProblem& problem) {
-  return problem.terms().divergence.is_clamped() ? 0 : pairs_of(problem);
+/// Returns the number of merged pairs: 0 for a clamped divergence, whose ln q is given.
+std::int64_t merged_pair_count(const LossProblem& problem) {
+  return problem.terms().divergence.is_clamped() ? 0 : pair_count(problem);
 }
 
 std::int64_t column_floats(const LossProblem& problem, std::int64_t capacity) {
-  return 2 * pairs_of(problem) * capacity;
+  return 2 * pair_count(problem) * capacity;
 }
 
 std::int64_t gathered_floats(const LossProblem& problem, std::int64_t capacity) {
   const std::int64_t ranks = problem.vocab_ranks();
-  return ranks > 1 ? ranks * 2 * merged_pairs_of(problem) * capacity : 0;
+  return ranks > 1 ? ranks * 2 * merged_pair_count(problem) * capacity : 0;
 }
 
 std::int64_t sum_floats(const LossProblem& problem, std::int64_t capacity) {
@@ -47,7 +48,7 @@ TeacherStatistics::TeacherStatistics(Device& device, const LossProblem& problem,
     : device_(device),
       divergence_(problem.terms().divergence),
       ranks_(problem.vocab_ranks()),
-      pairs_(pairs_of(problem)),
+      pairs_(pair_count(problem)),
       columns_(device, column_floats(problem, capacity), "statistics"),
       gathered_(device, gathered_floats(problem, capacity), "statistics_gathered"),
       sums_(device, sum_floats(problem, capacity), "statistics"),
@@ -63,7 +64,7 @@ std::int64_t TeacherStatistics::bytes(const LossProblem& problem, std::int64_t c
 void TeacherStatistics::add_merges(const LossProblem& problem, std::int64_t rows,
                                    std::int64_t times, CollectiveCounts& tp) {
   if (!problem.has_teacher() || problem.vocab_ranks() == 1) return;
-  if (const std::int64_t pairs = merged_pairs_of(problem); pairs > 0) {
+  if (const std::int64_t pairs = merged_pair_count(problem); pairs > 0) {
     tp.add(Collective::all_gather, times, kFloatBytes * 2 * pairs * rows);
   }
   tp.add(Collective::all_reduce, times, kFloatBytes * 2 * rows);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface of lossgrid: losses in a shared library, in C, C++, CUDA or any language that
-// exports C functions. `lossgrid run --load FILE.so --impl NAME` runs them. The library exports one
-// symbol, lossgrid_plugin_entry, which returns a table of implementations. C11 and C++11 and later.
+// C interface of lossgrid: losses in a shared library, in C, C++, CUDA or any language that exports
+// C functions. `lossgrid run --load FILE.so --impl NAME` runs them. The library exports one symbol,
+// lossgrid_plugin_entry, which returns a table of implementations. C11 and C++11 and later.
 //
 // Rules for all functions of a plugin:
 // - They return LOSSGRID_OK or another code, with a text in `error`.
 // - Ranks are threads of one process: functions for different plans run at the same time.
-// - Structs of the host are valid during the call, those of a context while its plan lives. Structs
-//   of the plugin are valid until the process ends.
+// - Structs of the host are valid during the call, structs of a context while its plan lives.
+//   Structs of the plugin are valid until the process ends.
 // - A struct that begins with `struct_size` may grow at its end within one version of the ABI: set
-//   it to sizeof of what was compiled, and read no member beyond the size that the host has set.
+//   it to the sizeof of the compiled struct, and read no member beyond the size that the host has
+//   set.
 #ifndef LOSSGRID_PLUGIN_H_
 #define LOSSGRID_PLUGIN_H_
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The structs of DLPack that pass tensors, by its ABI (major version 1). A program that includes
- * dlpack/dlpack.h does so before this header. */
+/* Structs of DLPack that pass tensors, by its ABI (major version 1). A program that includes
+ * dlpack/dlpack.h must do so before this header. */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 #define DLPACK_MAJOR_VERSION 1
@@ -61,8 +62,8 @@ typedef struct {
 extern "C" {
 #endif
 
-/* Version of everything below, of which a change is versioned from here on. A host loads plugins of
- * its own version only. */
+/* Version of everything below; every change gets a new version. A host loads plugins of its own
+ * version only. */
 #define LOSSGRID_PLUGIN_ABI_VERSION 1u
 
 enum {
@@ -73,7 +74,7 @@ enum {
   LOSSGRID_BAD_ARGUMENT = 4   /* a call of the host's functions breaks their rules */
 };
 
-/* Error: the text behind a code that is not LOSSGRID_OK, set by the plugin. */
+/* Error: text of a code other than LOSSGRID_OK, set by the plugin. */
 typedef struct lossgrid_error {
   size_t struct_size;
   char text[1024];
@@ -92,8 +93,8 @@ enum {
 enum { LOSSGRID_SUM = 0, LOSSGRID_MAX = 1, LOSSGRID_MIN = 2 };
 
 /* Communicator: a group of ranks. All ranks of a group make the same calls in the same order. Calls
- * block until the result is there, come after all work on the context's stream, and are counted.
- * Memory is the device's or the host's. After a call that failed, all later ones fail. */
+ * block until the result exists, run after all work on the context's stream, and are counted.
+ * Memory is the device's or the host's. After a failed call all later calls fail. */
 typedef struct lossgrid_communicator {
   size_t struct_size;
   const char* name; /* "tp", "cp", "dp", "world" */
@@ -101,7 +102,7 @@ typedef struct lossgrid_communicator {
   int32_t size;
   /* Transport: "threads", "mpi", "nccl"; "host" in a worker process. */
   const char* kind;
-  /* "mpi": const MPI_Comm *; "nccl": ncclComm_t; else null. Its calls are not counted. */
+  /* "mpi": const MPI_Comm *; "nccl": ncclComm_t; else null. Calls through it are not counted. */
   const void* native;
   void* host; /* the host's own */
 
@@ -117,7 +118,7 @@ typedef struct lossgrid_communicator {
   int (*broadcast)(const struct lossgrid_communicator* self, void* data, size_t count, int dtype,
                    int root);
   int (*barrier)(const struct lossgrid_communicator* self);
-  /* Returns the reason of the failure, "" if there is none. */
+  /* Returns the reason of the failure; "" without a failure. */
   const char* (*error_text)(const struct lossgrid_communicator* self);
 } lossgrid_communicator;
 
@@ -126,7 +127,7 @@ typedef struct lossgrid_option {
   const char* name;
   const char* type;          /* "int", "float", "bool" or "str" */
   const char* default_value; /* as a user would write it */
-  const char* offers;        /* "64,1,7": no other values, all are verified; null: any value */
+  const char* offers;        /* "64,1,7": the only values, all verified; null: any value */
 } lossgrid_option;
 
 /* Value of an option, in the order of the description. The member of its type is set. */
@@ -136,7 +137,7 @@ typedef struct lossgrid_value {
   const char* as_str;
 } lossgrid_value;
 
-/* Description of an implementation: every convention by name. Null stands for the first word. */
+/* Description of an implementation: every convention by name. Null means the first word. */
 typedef struct lossgrid_description {
   size_t struct_size;
   const char* name; /* letters, digits and underscores */
@@ -145,23 +146,23 @@ typedef struct lossgrid_description {
   /* "logprobs", "nll", "logprobs,entropy", "nll,entropy"; "loss": of the whole pack, the same on
    * all TP and CP ranks */
   const char* returns;
-  const char* rows;       /* "shard": outputs of the own rows; "pack": of the whole padded pack */
+  const char* rows;       /* outputs of "shard": this rank's rows; "pack": the padded pack */
   const char* gradient;   /* "own_part", or "summed_over_cp" by its backward of a gather over CP */
   const char* scale;      /* factor of loss and gradient: "1", or a product of "dp", "cp", "n_mb" */
   const char* overwrites; /* "": nothing, "logits" */
-  /* of "loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", with commas */
+  /* any of "loss", "logits", "grad_logits", "grad_weight", "log_sum_exp", separated by commas */
   const char* rounds;
-  int64_t sequence_multiple; /* padding that it needs beside the grid's; 0 stands for 1 */
+  int64_t sequence_multiple; /* padding in addition to the grid's; 0 means 1 */
   int64_t pack_multiple;
-  /* Longest chain of float32 additions over the vocabulary of one row, which the bounds allow for;
-   * 0 stands for 32, as of a sum in lanes. */
+  /* Longest chain of float32 additions over the vocabulary of one row, for which the bounds allow;
+   * 0 means 32, as for a sum in lanes. */
   int32_t serial_adds;
   const lossgrid_option* options;
   size_t option_count;
-  /* What it makes itself, with commas; other cases are not given to it. "transforms" of the logits,
-   * "sequence_temperatures" beside these, "sampling_mask", "bias" of the LM head, and of a "loss"
-   * "teacher", "teacher_hidden": the inputs and facts of these names. "layouts": any cp_layout, by
-   * `positions` of the context. */
+  /* Features that it implements itself, separated by commas; it gets no cases that need others.
+   * "transforms" of the logits, with these "sequence_temperatures", "sampling_mask", "bias" of the
+   * LM head, and for a "loss" "teacher", "teacher_hidden": the inputs and facts of these names.
+   * "layouts": any cp_layout, by `positions` of the context. */
   const char* takes;
 } lossgrid_description;
 
@@ -194,14 +195,13 @@ typedef struct lossgrid_problem {
   double logit_softcap; /* c; 0: none */
   int32_t sequence_temperatures;
   int32_t lm_head_bias;
-  /* "": no sampling mask. Targets that it leaves out: "zero": log-probability 0 without a gradient;
-   * "drop": none of them is trained on. */
+  /* "": no sampling mask. Targets outside of the mask: "zero": log-probability 0 without a
+   * gradient; "drop": not trained on. */
   const char* filtered_targets;
   DLDataType teacher_dtype; /* bits = 0: no teacher */
-  int32_t teacher_topk;     /* 1: its logits are -inf but for the ids that it sends */
-  int64_t teacher_hidden;   /* numbers a row of its hidden states; 0: its logits are given */
-  /* Way in which rows go to CP ranks: "zigzag", "contiguous", "ulysses", "zigzag_row",
-   * "contiguous_sequence" (docs/concepts.md). */
+  int32_t teacher_topk;     /* 1: its logits are -inf except for the ids that it sends */
+  int64_t teacher_hidden;   /* size of its hidden states; 0: its logits are given */
+  /* Name of the way in which rows go to CP ranks (docs/concepts.md), "zigzag" by default. */
   const char* cp_layout;
 } lossgrid_problem;
 
@@ -214,42 +214,42 @@ typedef struct lossgrid_context {
   const lossgrid_communicator* dp;
   const lossgrid_communicator* world; /* all ranks, by dp, cp and tp rank */
   void* stream;                       /* a cudaStream_t; null on a processor */
-  /* Batch, contiguous, on the device. One element for each own row: the id that it predicts (0
-   * where it predicts none), 1 where that token is trained on, the row of the padded pack. */
+  /* Batch, contiguous, on the device. One element for each row of this rank: the id that it
+   * predicts (0 without one), 1 if that token is trained on, the row of the padded pack. */
   const DLTensor* labels;    /* int64 [T_c] */
   const DLTensor* valid;     /* uint8 [T_c] */
   const DLTensor* positions; /* int64 [T_c] */
   void* host;                /* the host's own */
-  /* Returns another array of the batch by the name that python/PROTOCOL.md has for it
-   * ("cu_seqlens_padded", "targets", "rows.advantages"); null if there is none. */
+  /* Returns another array of the batch by its name in python/PROTOCOL.md ("cu_seqlens_padded",
+   * "targets", "rows.advantages"); null for an unknown name. */
   const DLTensor* (*array)(const struct lossgrid_context* self, const char* name);
   /* Allocates memory of the device, aligned to 64 bytes, counted under `tag` (null: "plugin"), with
-   * guard bands and poison in it. Returns null if there is none left. By the calling thread only.
-   */
+   * guard bands and poison in it. Returns null if memory runs out. By the
+   * calling thread only. */
   void* (*allocate)(const struct lossgrid_context* self, size_t bytes, const char* tag);
-  /* All must be back when `destroy` returns. */
+  /* Releases memory of `allocate`. All memory must be released when `destroy` returns. */
   void (*release)(const struct lossgrid_context* self, void* memory);
 } lossgrid_context;
 
-/* Tensors of this rank; null where the problem has none. */
+/* Tensors of this rank; null if the problem lacks the tensor. */
 typedef struct lossgrid_inputs {
   size_t struct_size;
   DLTensor* logits; /* [T_c, own ids] */
   DLTensor* hidden; /* [T_c, H], T_c / tp with sequence parallelism */
   DLTensor* weight; /* [own ids, H]; the layout is in its strides */
   DLTensor* bias;   /* [own ids], added to the product of hidden states and weight */
-  /* uint8 [T_c, own ids], 1 for the ids that the softmax is over: z counts as -inf elsewhere. A row
-   * that is not trained on may have none. */
+  /* uint8 [T_c, own ids], 1 for ids of the softmax: z of all other ids counts as -inf. A row
+   * without a trained token may have no such id. */
   const DLTensor* sampling_mask;
   const DLTensor* teacher_logits; /* [T_c, own ids] */
-  /* Instead of these, N = teacher_hidden: [T_c, N], T_c / tp with sequence parallelism, 0 in rows
-   * that predict nothing; [own ids, N]. The product is the teacher's logits. */
+  /* In place of teacher_logits, N = teacher_hidden: [T_c, N], T_c / tp with sequence parallelism,
+   * 0 in rows that predict nothing; [own ids, N]. The product is the teacher's logits. */
   const DLTensor* teacher_hidden;
   const DLTensor* teacher_weight;
 } lossgrid_inputs;
 
-/* Outputs: float32 [out_rows]. Every element is written; that of a row that predicts nothing is
- * not looked at. */
+/* Outputs: float32 [out_rows]. Every element is written; elements of rows that predict nothing are
+ * ignored. */
 typedef struct lossgrid_outputs {
   size_t struct_size;
   DLTensor* logprobs; /* or their negative, by `returns`; null for "loss" */
@@ -274,7 +274,7 @@ typedef struct lossgrid_gradients {
   DLTensor* bias;   /* likewise */
 } lossgrid_gradients;
 
-/* Cost of one phase on a rank. Calls: all of them, exactly. */
+/* Cost of one phase on a rank. The calls must be complete and exact. */
 typedef struct lossgrid_cost_call {
   const char* group;     /* "tp", "cp", "dp", "world" */
   const char* operation; /* "all_reduce", ... */
@@ -296,30 +296,30 @@ typedef struct lossgrid_cost {
   lossgrid_phase_cost backward;
 } lossgrid_cost;
 
-/* Implementation: its functions. `user` is passed to those that have no plan yet. */
+/* Implementation: its functions. `user` is passed to functions without a plan. */
 typedef struct lossgrid_implementation {
   size_t struct_size;
   void* user;
   const lossgrid_description* (*describe)(void* user);
-  /* Writes the reason for which it does not take a problem, at most `size` bytes with their 0, to
-   * `reason`; "" if it takes it. Optional. */
+  /* Writes the reason why a problem is not supported to `reason`, at most `size` bytes including
+   * the final 0; "" if it is supported. Optional. */
   int (*supports)(void* user, const lossgrid_problem* problem, char* reason, size_t size,
                   lossgrid_error* error);
-  /* Predicts the cost on the rank of `problem`, to which the plan is held. Optional. */
+  /* Predicts the cost on the rank of `problem`, to which its plans are compared. Optional. */
   int (*cost)(void* user, const lossgrid_problem* problem, lossgrid_cost* cost,
               lossgrid_error* error);
   /* Makes a plan: a pack on a rank, with its workspaces. */
   int (*plan)(void* user, const lossgrid_context* context, void** plan, lossgrid_error* error);
-  /* Computes the outputs; `needs_gradient` is 0 in an evaluation, which no backward follows. */
+  /* Computes the outputs. `needs_gradient` is 0 in an evaluation, which has no backward. */
   int (*forward)(void* plan, const lossgrid_inputs* inputs, lossgrid_outputs* outputs,
                  int needs_gradient, lossgrid_error* error);
-  /* Computes the gradients of the forward before it. */
+  /* Computes the gradients of the previous forward. */
   int (*backward)(void* plan, const lossgrid_inputs* inputs, const lossgrid_upstream* upstream,
                   const lossgrid_gradients* gradients, lossgrid_error* error);
   void (*destroy)(void* plan);
 } lossgrid_implementation;
 
-/* Table of a plugin. The version stands first in every version of the ABI. */
+/* Table of a plugin. The version is first in every version of the ABI. */
 typedef struct lossgrid_plugin {
   uint32_t abi_version; /* LOSSGRID_PLUGIN_ABI_VERSION */
   uint32_t struct_size;
@@ -333,7 +333,7 @@ typedef struct lossgrid_plugin {
 #define LOSSGRID_EXPORT
 #endif
 
-/* The one symbol of a plugin. */
+/* Only symbol of a plugin. */
 LOSSGRID_EXPORT const lossgrid_plugin* lossgrid_plugin_entry(void);
 
 typedef const lossgrid_plugin* (*lossgrid_plugin_entry_function)(void);

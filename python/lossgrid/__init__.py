@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """lossgrid: verification and benchmarks of distributed LLM losses.
 
-This package is what a file given to ``lossgrid --load FILE`` imports::
+A file for ``lossgrid --load FILE`` imports this package::
 
     import lossgrid
 
@@ -30,7 +30,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # These need torch, and a launcher without torch imports this package to report that.
+    # The following modules need torch; a launcher without torch imports this package to report
+    # that.
     if name == "Batch":
         from lossgrid.batch import Batch
         return Batch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m lossgrid``: the executable with the same arguments, in the same process."""
+"""``python -m lossgrid``: runs the executable with the same arguments, in the same process."""
 import os
 import sys
 

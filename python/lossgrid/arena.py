@@ -15,7 +15,7 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch
 
 
 class Mapped:
-    """The memory file that was mapped last: trials that share one map it once."""
+    """Memory file that was mapped last. Trials that share a file map it once."""
 
     def __init__(self) -> None:
         self._key: Optional[Tuple[int, int, int]] = None
@@ -25,14 +25,14 @@ class Mapped:
         status = os.fstat(descriptor)
         key = (status.st_dev, status.st_ino, status.st_size)
         if self._memory is None or key != self._key:
-            # Never closed by hand: tensors that user code kept would point nowhere.
+            # Never closed explicitly, because tensors that user code keeps would point nowhere.
             self._memory = mmap.mmap(descriptor, status.st_size)
             self._key = key
         return self._memory
 
 
 class Arena:
-    """The arrays of one trial, by name, as views of the shared memory."""
+    """Arrays of one trial, by name, as views of the shared memory."""
 
     def __init__(self, memory: mmap.mmap, arrays: Mapping[str, Any]) -> None:
         self._views: Dict[str, torch.Tensor] = {}
@@ -60,7 +60,7 @@ class Arena:
         return name in self._views
 
     def get(self, name: str) -> torch.Tensor:
-        """Returns the view called ``name``; the host sees what is written to it."""
+        """Returns the view called ``name``, whose contents the host sees."""
         if name not in self._views:
             raise ProtocolError(f"the arena has no array {name!r}")
         return self._views[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packed batch as user code is given it."""
+"""Packed batch for user code."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple

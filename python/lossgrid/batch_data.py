@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw arrays of a batch, and the mistakes that a mutant makes in reading them."""
+"""Raw arrays of a batch, and the mistakes that mutants make in reading them."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -32,15 +32,16 @@ class BatchData:
         return name in self.arena
 
     def copy(self, name: str) -> torch.Tensor:
-        """Returns a copy on the device, which user code may change without an effect elsewhere."""
+        """Returns a copy on the device, which user code may change without effects elsewhere."""
         return self.arena.get(name).clone().to(self.device)
 
     def columns(self, name: str) -> torch.Tensor:
-        """Returns a copy of an array [rows, V_t] with the columns that the function is given."""
+        """Returns a copy of an array [rows, V_t] with the columns that the function gets."""
         return self.shard.cut(self.arena.get(name), 1).clone().to(self.device)
 
     def rows_of_ids(self, name: str) -> torch.Tensor:
-        """Returns a copy of an array [V_t, size] with the rows of these columns, 0 of padding."""
+        """Returns a copy of an array [V_t, size] with the rows of the columns that the function
+        gets, 0 in padding."""
         rows = self.shard.cut(self.arena.get(name), 0).clone()
         rows[self.shard.valid:] = 0
         return rows.to(self.device)
@@ -61,7 +62,7 @@ class BatchData:
     def rows_of(self, cp_rank: int) -> torch.Tensor:
         """Returns [T_c] int64: rows of the pack that ``cp_rank`` holds."""
         cp = self.problem.grid.cp
-        rows = own_rows(self.problem.cp_layout, self.numbers("cu_seqlens_padded"), cp, cp_rank)
+        rows = own_rows(self.problem.cp_cut, self.numbers("cu_seqlens_padded"), cp, cp_rank)
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def _ids(self, name: str) -> torch.Tensor:

@@ -12,12 +12,12 @@ from lossgrid.measure.collectives import CALL_CHANGES
 
 _AROUND = ("gradient_factor", "entropy_gradient_factor", "gradient_zero_last_tp", "roll_labels",
            "round_inputs", "stale_outputs", "ignore_mask", "latest_state")
-# Changes of an engine: gradient and loss, which all ranks over DP and CP should have alike.
+# Changes of an engine: of gradient and loss, which should be equal on all ranks over DP and CP.
 _OF_REPLICAS = ("gradient_not_reduced", "gradient_on_first_rank", "loss_on_first_rank")
 
 
 class Change:
-    """The change that a request names; None changes nothing."""
+    """Change named by a request; None changes nothing."""
 
     def __init__(self, message: Optional[Mapping[str, Any]]) -> None:
         self.message = message
@@ -35,7 +35,7 @@ class Change:
         return self.kind in ("roll_labels", "ignore_mask")
 
     def upstream(self, names: Sequence[str], of_outputs: List[torch.Tensor]) -> List[torch.Tensor]:
-        """Returns the gradients of the outputs ``names`` that the backward starts from."""
+        """Returns the gradients of the outputs ``names`` from which the backward starts."""
         if self.kind != "entropy_gradient_factor" or self.message is None:
             return of_outputs
         factor = float(self.message["factor"])
@@ -43,11 +43,11 @@ class Change:
                 for name, gradient in zip(names, of_outputs)]
 
     def applies(self, groups: GridGroups) -> bool:
-        """True unless the change is about replicas and there is one of each alone."""
+        """True unless the change is about replicas and every replica is the only one."""
         return self.kind not in _OF_REPLICAS or groups.dp.size * groups.cp.size > 1
 
     def loss(self, found: float, groups: GridGroups) -> float:
-        """Returns the loss that is reported in place of ``found``; over the ranks its mean is
+        """Returns the loss to report in place of ``found``; its mean over the ranks is
         ``found``."""
         if self.kind != "loss_on_first_rank":
             return found
@@ -56,7 +56,7 @@ class Change:
 
     def gradients(self, found: Dict[str, torch.Tensor],
                   groups: GridGroups) -> Dict[str, torch.Tensor]:
-        """Returns the gradients that are reported in place of ``found``."""
+        """Returns the gradients to report in place of ``found``."""
         factor = 1.0
         if self.kind == "gradient_factor" and self.message is not None:
             factor = float(self.message["factor"])
@@ -73,7 +73,7 @@ class Change:
         ``whole``."""
         ranks = groups.dp.size * groups.cp.size
         rank = groups.dp.rank * groups.cp.size + groups.cp.rank
-        if self.kind == "gradient_not_reduced":  # the rows of every rank are others
+        if self.kind == "gradient_not_reduced":  # every rank has other rows
             own = torch.arange(len(whole), device=whole.device) % ranks == rank
             return torch.where(own[:, None], whole * ranks, torch.zeros_like(whole))
         if self.kind == "gradient_on_first_rank":

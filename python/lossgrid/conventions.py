@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conventions that a loaded function may declare, from ``conventions.json``.
 
-lossgrid itself is built with the same file: a new word is a line there and the code that acts by it.
+lossgrid itself is built with the same file, and docs/check_your_own_loss.md has a table of it.
 """
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ RETURNS: Tuple[Tuple[str, ...], ...] = tuple(tuple(one) for one in _ALL["returns
 
 def require_list(key: str, name: str, value: Any, inputs: str,
                  returned: Tuple[str, ...]) -> Tuple[str, ...]:
-    """Returns the words of the list ``key``, each of which has the declaration that it needs."""
+    """Returns the words of the list ``key``, after checking that each has the declaration that it
+    needs."""
     given = (value,) if isinstance(value, str) else value
     needs = {entry["word"]: entry.get("needs", {}) for entry in _ALL["lists"][key]}
     if not isinstance(given, (tuple, list)) or any(one not in needs for one in given):

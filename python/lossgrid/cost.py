@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model of a function: communication and memory on one rank, declared by its author."""
+"""Cost model of a function: communication and memory on one rank, declared by its author."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

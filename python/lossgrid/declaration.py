@@ -38,7 +38,7 @@ class Declaration:
     returns: Tuple[str, ...] = ("logprobs",)
     rows: str = "shard"
     gradient: str = "own_part"
-    gradients: str = "replicated"  # of an engine
+    gradients: str = "replicated"  # for an engine only
     scale: str = "1"
     autograd: str = "leaf"
     vocab_split: str = "ceil"
@@ -69,13 +69,13 @@ class Declaration:
         return message
 
     def chunks_of(self, problem: Problem) -> int:
-        """Returns the number of chunks of rows in which the gradient of the weight is made."""
+        """Returns the number of chunks of rows for the gradient of the weight."""
         if not callable(self.chunks):
             return self.chunks
         return _multiple(f"chunks of {self.name}", "returned", self.chunks(problem))
 
     def with_options(self, given: Mapping[str, Any]) -> Dict[str, Option]:
-        """Returns the options that a request sets, in the types of their defaults."""
+        """Returns the options that a request sets, converted to the types of their defaults."""
         return self.options.given(self.name, given)
 
 
@@ -176,8 +176,8 @@ def implementation(
     """Declares ``function(logits, batch)`` or ``function(hidden, weight, batch)``.
 
     The function is called on every rank with its shard and a :class:`lossgrid.Batch`. Keyword-only
-    parameters with defaults are options (``--impl mine:chunk=128``). One that is annotated with
-    the values that it takes, ``chunk: typing.Literal[1, 7, 64] = 64``, is run with each of them.
+    parameters with defaults are options (``--impl mine:chunk=128``). An option that is annotated
+    with its values, ``chunk: typing.Literal[1, 7, 64] = 64``, is run with each value.
 
     Args:
         name: its name for ``--impl``; the name of the function by default.
@@ -192,7 +192,7 @@ def implementation(
             [T_pad], the whole padded pack on every rank, after the function's own gather over CP.
             "padded": [B, S - 1] with S the longest padded length; column j predicts token j + 1.
         gradient: gradient in the backward of that gather: "own_part" takes the part of this rank,
-            "summed_over_cp" adds up those of all CP ranks.
+            "summed_over_cp" adds up the gradients of all CP ranks.
         scale: factor of the loss before the backward, as the framework applies it: "1", or a
             product of "dp", "cp", "n_mb" and their inverses such as "dp*n_mb" or "1/dp".
         autograd: "leaf": inputs are leaves. "nonleaf": they share the memory of leaves, and may be
@@ -212,25 +212,10 @@ def implementation(
             in float32, which rounds in proportion to the logits and not to their distances.
             "temperature", "quotient": logits in bfloat16 are divided by a temperature in bfloat16,
             and the quotients are bfloat16.
-        takes: what the function makes itself, of which it is given no case otherwise. "terms": the
-            terms of the objective beside plain log-probabilities, entropy_coefficient,
-            label_smoothing, z_loss_coefficient and loss_type "dft" of nll, of a function that
-            returns the loss. "transforms": logits that
-            are scaled, capped and divided before the softmax, by ``batch.logit_scale``,
-            ``batch.logit_softcap`` (0: none) and ``batch.temperature``; gradients are of the
-            inputs. "sequence_temperatures", beside "transforms": rows are divided by
-            ``batch.temperatures`` of their sequence as well. "teacher": the divergence from
-            ``batch.teacher_logits`` that objective ``distill`` asks for, of a function that
-            returns the loss; they are divided by the same temperatures. "teacher_hidden": the same
-            from ``batch.teacher_hidden`` and ``batch.teacher_weight``, whose product the teacher's
-            logits are. "bias": the bias of the LM
-            head, ``batch.bias`` [V_t], which takes part in autograd; None in cases without one.
-            "layouts": any layout of rows over CP (``problem.cp_layout``), by the rows that
-            ``batch`` names. "sampling_mask": the softmax over the ids of ``batch.sampling_mask``
-            alone, with ``batch.filtered_targets``. "values": cases of a head without a vocabulary
-            (``problem.head``), of a function that returns the loss: in the place of logits it is
-            given values [T_c, 1], in that of the LM head's weight the same weight [1, H] on every
-            TP rank.
+        takes: words of what the function makes itself, of which it is given no case otherwise:
+            "terms", "transforms", "teacher", ... The table in docs/check_your_own_loss.md has their
+            meaning, the attributes of ``batch`` that they are made from, and what each needs beside
+            it; ``conventions.json`` is its source.
         chunks: number of chunks of rows, one after the other, over which loss and gradient of the
             weight are added up; a number, or a function of a :class:`lossgrid.Problem`. Each of
             these additions may round the tensors of ``rounds``.

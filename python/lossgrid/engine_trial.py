@@ -15,11 +15,11 @@ from lossgrid.trial import TrialBase
 
 
 class Bigram(torch.nn.Module):
-    """A model from ids [...] (int64) to logits [..., V_t]: a table with the logits after each id.
+    """Model from ids [...] (int64) to logits [..., V_t]: a table with the logits after each id.
 
-    ``weight`` [V, V_t]: row v holds the logits of the ids that this rank has, after id v. It is kept
-    in float32 where logits are bfloat16, so that its gradient adds up rows, microbatches and ranks
-    in float32, as a training stack's main gradient does.
+    ``weight`` [V, V_t]: row v holds the logits of the ids that this rank has, after id v. It is
+    float32 if logits are bfloat16, so that its gradient adds up rows, microbatches and ranks in
+    float32, like a training stack's main gradient.
     """
 
     def __init__(self, logits: torch.Tensor) -> None:
@@ -33,7 +33,7 @@ class Bigram(torch.nn.Module):
 
 
 class EngineTrial(TrialBase):
-    """Runs the whole step in ``forward``: there is no backward of its own."""
+    """Trial that runs the whole step in ``forward``, without a separate backward."""
 
     def forward(self, request: Message) -> Dict[str, Any]:
         change = Change(request.get("change"))
@@ -79,7 +79,7 @@ class EngineTrial(TrialBase):
 
     def _write_gradient(self, change: Change, model: Bigram, value: Any,
                         like: torch.Tensor) -> List[List[int]]:
-        """Writes what the rank holds of the gradient, and returns the ranges of that."""
+        """Writes the part of the gradient that the rank holds, and returns its ranges."""
         held = held_gradient(self.declared.name, self.declared.gradients, model.weight.grad, value,
                              like)
         found = change.gradients({"weight": held.gradient}, self._groups)["weight"]

@@ -15,11 +15,11 @@ class BadInput(Exception):
 
 
 class ProtocolError(Exception):
-    """A request that the protocol does not have."""
+    """Unknown request."""
 
 
 def one_line(text: str) -> str:
-    """Joins the lines of ``text`` and cuts them where they are too long to read."""
+    """Joins the lines of ``text`` and cuts the result if it is too long to read."""
     line = " ".join(part.strip() for part in text.splitlines() if part.strip())
     return line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " ..."
 
@@ -54,7 +54,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def answer_to(error: BaseException, files: Collection[str]) -> Dict[str, Any]:
-    """Returns the answer that reports ``error``; ``files`` are those of the user."""
+    """Returns the answer that reports ``error``; ``files`` are the files of the user."""
     if isinstance(error, BadInput):
         kind, line = "bad_input", one_line(str(error))
     elif isinstance(error, ProtocolError):

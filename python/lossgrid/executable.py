@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executable that belongs to this package: the one of the same installation or source tree."""
+"""Executable that belongs to this package, in the same installation or source tree."""
 from __future__ import annotations
 
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def find_executable() -> str:
-    """Returns the path of the nearest bin/lossgrid above this package, in a source tree that of
-    build/release, else of the one on PATH. Raises FileNotFoundError."""
+    """Returns the path of the nearest bin/lossgrid above this package, of build/release in a source
+    tree, else of the executable on PATH. Raises FileNotFoundError."""
     package = Path(__file__).resolve().parent
     for folder in package.parents:
         for place in ("bin/lossgrid", "build/release/lossgrid"):

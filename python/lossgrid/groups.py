@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world of ranks and its process groups, made once for each grid."""
+"""World of ranks and its process groups, made once for each grid."""
 from __future__ import annotations
 
 import inspect
@@ -20,10 +20,10 @@ _NAMES_GROUPS = "group_desc" in inspect.signature(dist.new_group).parameters
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the grid as a rank sees it."""
+    """Axis of the grid from the view of a rank."""
 
     name: str  # "tp", "cp", "dp" or "world"
-    rank: int  # of this process among ``size``
+    rank: int  # rank of this process in ``size``
     size: int
     group: Any  # torch.distributed.ProcessGroup
     ranks: Tuple[int, ...]  # world ranks of the group, in its order
@@ -56,7 +56,7 @@ class GridGroups:
 
 
 class World:
-    """torch.distributed for the ``size`` ranks of which a worker is one."""
+    """torch.distributed for ``size`` ranks, of which this worker is one."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
@@ -105,7 +105,8 @@ class World:
         return mine
 
     def grid(self, grid: Grid) -> GridGroups:
-        """Returns the groups of ``grid``. All ranks ask for the same grids in the same order."""
+        """Returns the groups of ``grid``. All ranks must request the same grids in the same
+        order."""
         if not self._joined:
             raise ProtocolError("begin comes after join")
         if grid.size != self.size:

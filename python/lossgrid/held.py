@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank holds of the gradient of an engine's weight after a train step."""
+"""Part of the gradient of an engine's weight that a rank holds after a train step."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,20 +16,21 @@ Range = Tuple[int, int]  # elements [begin, end) of the flat weight
 
 @dataclass(frozen=True)
 class Held:
-    """The gradient [V, V_t] of a rank; ``ranges`` are those that it holds, None: all of it."""
+    """Gradient [V, V_t] of a rank; ``ranges`` are the ranges that it holds, None: the whole
+    gradient."""
 
     gradient: torch.Tensor
     ranges: Optional[List[Range]]
 
 
 def held_gradient(name: str, gradients: str, gradient: Any, value: Any, like: torch.Tensor) -> Held:
-    """Returns what ``model.weight.grad`` holds by the declaration ``gradients``.
+    """Returns the part of the gradient in ``model.weight.grad`` by the declaration ``gradients``.
 
     Args:
-        name: that of the engine.
+        name: name of the engine.
         gradients: "replicated", "zero" or "fsdp".
         gradient: the tensor that the engine left.
-        value: what the engine returned; with "zero" its "own" has the slice of the rank.
+        value: value returned by the engine; with "zero" its "own" has the slice of the rank.
         like: a tensor [V, V_t] of the weight's shape.
     """
     if gradients == "fsdp":
@@ -109,7 +110,7 @@ def _of_dtensor(name: str, gradient: Any, like: torch.Tensor) -> Held:
 
 def _flat_ranges(offsets: Tuple[int, ...], local: Tuple[int, ...],
                  shape: Tuple[int, ...]) -> List[Range]:
-    """Returns the ranges of the flat tensor that a part of it at ``offsets`` has."""
+    """Returns the ranges of the flat tensor for its part at ``offsets``."""
     if 0 in local:
         return []
     if local[1:] == shape[1:]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors that a function starts from, made of the arena for one forward."""
+"""Input tensors of a function, made from the arena for one forward."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
@@ -15,7 +15,7 @@ from lossgrid.views import Watched
 
 
 class _SameMemory(torch.autograd.Function):
-    """A tensor over the memory of a leaf that is no view for autograd: it may be overwritten."""
+    """Tensor over the memory of a leaf that is no view for autograd and may be overwritten."""
 
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,7 @@ class _SameMemory(torch.autograd.Function):
 
 
 class Input:
-    """One input: a leaf, and the tensor over it that the function is given."""
+    """One input: a leaf, and the tensor over it that the function gets."""
 
     def __init__(self, name: str, leaf: torch.Tensor, autograd: str, grad: bool,
                  watch: bool) -> None:

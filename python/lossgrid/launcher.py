@@ -34,8 +34,8 @@ def run_launcher(descriptor: int) -> None:
     try:
         os.setpgid(0, 0)
     except PermissionError:
-        pass  # it already leads a session
-    print_to(2)  # prints of imported files do not belong into the host's output
+        pass  # this process already leads a session
+    print_to(2)  # output of imported files does not belong in the host's output
     Launcher(Channel(descriptor)).serve()
 
 
@@ -124,7 +124,7 @@ class Launcher:
             while ended == 0 and time.monotonic() < end:
                 time.sleep(0.001)
                 ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended == 0:  # it closed its socket and goes on
+            if ended == 0:  # the worker closed its socket and still runs
                 os.kill(pid, signal.SIGKILL)
                 status = os.waitpid(pid, 0)[1]
         except ChildProcessError:
@@ -135,7 +135,7 @@ class Launcher:
 
 
 def _problem_of(declared: Declaration, message: Message) -> Problem:
-    """Returns the problem as the user's own functions are given it."""
+    """Returns the problem for the user's own functions."""
     options = declared.with_options(message.get("options") or {})
     problem = problem_from(message["problem"])
     shard = Shard(problem.vocab, problem.grid.tp, problem.tp_rank, declared.vocab_split)
@@ -171,4 +171,4 @@ def _run_worker(channel: int, output: int, rank: int, size: int, launcher: int,
     Rank(Channel(channel), rank, size, declarations).serve()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # threads of gloo and of user code do not hold it up
+    os._exit(0)  # does not wait for threads of gloo and user code

@@ -6,30 +6,32 @@ from typing import List, Sequence
 
 import torch
 
+from lossgrid.problem import Cut
 
-def own_rows(layout: str, cu_padded: Sequence[int], cp: int, rank: int) -> List[int]:
+
+def own_rows(cut: Cut, cu_padded: Sequence[int], cp: int, rank: int) -> List[int]:
     """Returns [T_c], the rows of the pack that CP rank ``rank`` holds, in its order.
 
-    "zigzag" and "contiguous_sequence" cut every sequence, "zigzag_row", "contiguous" and "ulysses"
-    the pack. The zigzags cut in 2 cp chunks, of which rank r holds chunk r, then chunk 2 cp - 1 - r;
-    the others in cp chunks, of which it holds chunk r. With cp = 1 it holds all rows.
+    With cp = 1 it holds all rows.
     """
     if cp == 1:
         return list(range(cu_padded[-1]))
-    by_sequence = layout in ("zigzag", "contiguous_sequence")
-    places = (rank, 2 * cp - 1 - rank) if layout.startswith("zigzag") else (rank,)
+    ranks = list(range(cp))
+    owners = [one for k in range(cut.rounds)
+              for one in (ranks[::-1] if cut.turns and k % 2 else ranks)]
     rows: List[int] = []
-    for begin, end in zip(cu_padded, cu_padded[1:]) if by_sequence else [(0, cu_padded[-1])]:
-        chunk = (end - begin) // (cp * len(places))
-        for place in places:
-            rows.extend(range(begin + place * chunk, begin + (place + 1) * chunk))
+    for begin, end in zip(cu_padded, cu_padded[1:]) if cut.sequences else [(0, cu_padded[-1])]:
+        chunk = (end - begin) // len(owners)
+        for place, owner in enumerate(owners):
+            if owner == rank:
+                rows.extend(range(begin + place * chunk, begin + (place + 1) * chunk))
     return rows
 
 
 class Table:
     """The map between rows of the pack [T_pad, ...] and a table [B, S, ...] with a row a sequence.
 
-    S is the longest padded length; slots behind the end of a sequence hold zeros.
+    S is the longest padded length; slots after the end of a sequence hold zeros.
     """
 
     def __init__(self, cu_padded: Sequence[int], device: torch.device) -> None:

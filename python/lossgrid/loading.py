@@ -17,7 +17,8 @@ from lossgrid.megatron_state import import_megatron
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Keeps the collector of garbage from what imports make, which lives on: a fifth of their time."""
+    """Keeps the garbage collector from objects of imports, which live on: this saves a fifth of
+    their time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -39,7 +40,7 @@ def require_torch() -> str:
                        "name another interpreter with --python") from None
     torch.set_num_threads(1)
     try:
-        # Otherwise the first backward imports it: in each worker, inside of the timed part.
+        # Else the first backward imports it in each worker, inside of the timed part.
         importlib.import_module("torch.fx.experimental.symbolic_shapes")
     except ImportError:
         pass
@@ -52,7 +53,7 @@ def require_torch() -> str:
 def _import(path: str, number: int) -> None:
     folder, base = os.path.split(path)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # as if it was run: it imports what lies beside it
+        sys.path.insert(0, folder)  # as if the file was run, so that it can import files beside it
     name = f"_lossgrid_file_{number}_{os.path.splitext(base)[0]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -65,8 +66,8 @@ def _import(path: str, number: int) -> None:
 def load(files: Sequence[str]) -> List[Declaration]:
     """Imports ``files`` in order and returns their declarations.
 
-    A file that declares nothing itself offers what it imports. Raises BadInput with one line, file
-    and line number for whatever is wrong with a file.
+    A file without its own declarations offers the declarations that it imports. Raises BadInput
+    with one line, file and line number for whatever is wrong with a file.
     """
     found: Dict[str, Declaration] = {}
     for number, path in enumerate(files):
@@ -88,7 +89,7 @@ def load(files: Sequence[str]) -> List[Declaration]:
         found.update((one.name, one) for one in offered)
     if any(one.megatron for one in found.values()):
         try:
-            import_megatron()  # once, and not in every worker
+            import_megatron()  # once instead of in every worker
         except BadInput:
             pass  # the trial that needs it reports that
     return list(found.values())

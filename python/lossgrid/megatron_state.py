@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron-core's parallel_state, for code that reads its groups from there."""
+"""Megatron-core's parallel_state, for code that reads its groups from this module."""
 from __future__ import annotations
 
 import sys
@@ -8,9 +8,9 @@ from typing import Any, Dict, Optional, Tuple
 from lossgrid.errors import BadInput
 from lossgrid.problem import Grid
 
-_current: Optional[Grid] = None  # of the trial that this worker runs
+_current: Optional[Grid] = None  # grid of the current trial
 _initialised: Optional[Tuple[int, int, int]] = None
-_states: Dict[Tuple[int, int, int], Dict[str, Any]] = {}  # of the grids that were left
+_states: Dict[Tuple[int, int, int], Dict[str, Any]] = {}  # states of earlier grids
 
 
 def enter_grid(grid: Optional[Grid]) -> None:
@@ -20,7 +20,7 @@ def enter_grid(grid: Optional[Grid]) -> None:
 
 
 def import_megatron() -> Any:
-    """Returns megatron.core.parallel_state. Raises BadInput where it is not installed."""
+    """Returns megatron.core.parallel_state. Raises BadInput if Megatron-core is not installed."""
     try:
         from megatron.core import parallel_state
     except ImportError as error:
@@ -36,8 +36,8 @@ def megatron() -> None:
 
     Every rank calls it, inside of an implementation, before it reads Megatron's groups;
     ``@lossgrid.implementation(megatron=True)`` calls it before each trial. Ranks have the same
-    order in both (tp fastest, then cp, then dp). The groups of a grid are made once: ranks that come
-    back to it find the state that they left.
+    order in both (tp fastest, then cp, then dp). The groups of a grid are made once: ranks that
+    return to a grid find the state that they left.
     """
     global _initialised
     if _current is None:

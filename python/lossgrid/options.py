@@ -56,7 +56,7 @@ def _listed(values: Sequence[Option]) -> str:
 
 
 def _annotation(owner: str, function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Returns the annotation of ``parameter``, also where all annotations are texts."""
+    """Returns the annotation of ``parameter``, even if all annotations are texts."""
     annotation = parameter.annotation
     if not isinstance(annotation, str) or "Literal" not in annotation:
         return annotation
@@ -70,7 +70,8 @@ def _annotation(owner: str, function: Callable[..., Any], parameter: inspect.Par
 
 def _offered(owner: str, function: Callable[..., Any],
              parameter: inspect.Parameter) -> Tuple[Option, ...]:
-    """Returns the values that the annotation lists, the default first; none where it lists none."""
+    """Returns the values that the annotation lists, the default first; empty if it lists no
+    values."""
     annotation = _annotation(owner, function, parameter)
     if getattr(typing.get_origin(annotation), "_name", "") != "Literal":
         return ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts about a trial that are known without its data."""
+"""Facts about a trial that are known without its data."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
@@ -28,6 +28,19 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """The way in which a CP layout cuts rows (``cp_layout``), by default that of zigzag.
+
+    Every sequence, or the pack, is cut in ``rounds`` times cp equal chunks, which go to the CP ranks
+    one after the other. With ``turns`` every second round goes from the last rank to the first.
+    """
+
+    sequences: bool = True
+    rounds: int = 2
+    turns: bool = True
+
+
+@dataclass(frozen=True)
 class Denominators:
     """Counts over the global batch: all dp ranks and microbatches."""
 
@@ -49,8 +62,8 @@ class Problem:
     or "" without a teacher, ``filtered_targets`` "drop" or "zero", or "" without a sampling mask,
     ``device`` "cpu" or "cuda", ``hidden`` 0 where the problem starts from logits, ``weight_layout``
     "vocab_hidden" ([V_t, H]) or "hidden_vocab" ([H, V_t]), ``lm_head_bias`` true where there is
-    ``batch.bias``, ``cp_layout`` the way in which rows go to CP ranks
-    (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this pack;
+    ``batch.bias``, ``cp_layout`` the name of the way in which rows go to CP ranks, which ``cp_cut``
+    describes (:func:`lossgrid.layout.own_rows`). ``valid_tokens`` are trained on in this pack;
     ``denominators`` count the global batch.
     ``input_sum`` is the sum over the global batch of importance weights that
     ``rollout_is_batch_normalize`` divides by, or of pairs of which both have a score, else 0.
@@ -82,6 +95,7 @@ class Problem:
     head: str = "lm"
     sequence_parallel: bool = False
     cp_layout: str = "zigzag"
+    cp_cut: Cut = Cut()
     device: str = "cpu"
     sequences: int = 0
     tokens: int = 0
@@ -120,6 +134,7 @@ def problem_from(message: Mapping[str, Any]) -> Problem:
     if "grid" not in facts or "vocab" not in facts:
         raise ProtocolError("a problem needs grid and vocab")
     facts["grid"] = Grid(**_known(Grid, facts["grid"]))
+    facts["cp_cut"] = Cut(**_known(Cut, facts.get("cp_cut") or {}))
     facts["denominators"] = Denominators(**_known(Denominators, facts.get("denominators") or {}))
     facts["objective"] = dict(facts.get("objective") or {})
     facts["objective_changed"] = tuple(facts.get("objective_changed") or ())

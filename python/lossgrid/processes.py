@@ -14,12 +14,13 @@ def die_with_parent(parent: int) -> None:
     """Asks the kernel to kill this process when ``parent``, its parent, ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the call
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def leave_interrupts_to_host() -> None:
-    """Ignores SIGINT: a terminal sends it to all, and the host decides what ends."""
+    """Ignores SIGINT, which a terminal sends to all processes; the host decides which processes
+    end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

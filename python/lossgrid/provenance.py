@@ -69,7 +69,7 @@ def _commit(folder: str) -> Optional[str]:
 
 
 def _note(versions: Dict[str, str]) -> None:
-    """Keeps versions for the file whose code called the function that calls this one."""
+    """Stores versions for the file that called the caller of this function."""
     file = os.path.abspath(sys._getframe(2).f_code.co_filename)
     _by_file.setdefault(file, {}).update(versions)
 

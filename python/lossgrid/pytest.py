@@ -27,7 +27,7 @@ _SESSION = pytest.StashKey["_Session"]()
 
 
 class _Session:
-    """The folder of the runs of this session; test processes of xdist share it."""
+    """Folder of the runs of this session, which test processes of xdist share."""
 
     def __init__(self, config: pytest.Config) -> None:
         worker = getattr(config, "workerinput", {})
@@ -64,11 +64,11 @@ class _Session:
 
 
 class _TrialFailed(Exception):
-    """A trial that did not pass; its text is all that is printed."""
+    """Failure of a trial, of which only the text is printed."""
 
 
 class _Runs:
-    """The runs of one suite object, of which the first item that is run starts what is selected."""
+    """Runs of one suite object. The first item that runs starts the runs of all selected items."""
 
     def __init__(self, session: _Session, command: List[str]) -> None:
         self._session, self._command = session, command
@@ -112,8 +112,8 @@ class TrialItem(pytest.Item):
 
 
 def _item_names(name: str, suite: Suite, trials: Sequence[Trial]) -> List[str]:
-    """Returns test_mine[CASE-GRID], with the implementation where the options are not the given
-    ones, and with the whole id where a name would not be unique."""
+    """Returns test_mine[CASE-GRID], with the implementation if its options are not the given
+    options, and with the whole id if the name would not be unique."""
     names = []
     for trial in trials:
         parts = [trial.case, trial.grid]
@@ -163,7 +163,8 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Ends what still runs, behind the end of xdist's test processes, and writes the report."""
+    """Ends all runs that still run, after the end of xdist's test processes, and writes the
+    report."""
     own = session.config.stash[_SESSION]
     if own.is_worker:
         return

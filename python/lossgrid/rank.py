@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker: one rank of a world for its whole life."""
+"""Worker: one rank of a world for its whole life."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Union

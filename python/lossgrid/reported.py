@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that an engine returns: the loss, and metrics beside it."""
+"""Numbers that an engine returns: the loss and metrics."""
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional
@@ -10,7 +10,7 @@ from lossgrid.errors import BadInput
 
 
 def loss_of(name: str, value: Any) -> float:
-    """Returns the loss of what the engine ``name`` returned."""
+    """Returns the loss in the returned value of the engine ``name``."""
     if isinstance(value, Mapping):
         if "loss" not in value:
             raise BadInput(f'{name} returned a dict without "loss": ' +
@@ -29,7 +29,7 @@ def loss_of(name: str, value: Any) -> float:
 
 
 def metrics_of(value: Any) -> Dict[str, float]:
-    """Returns the numbers beside the loss; what is no number is left out."""
+    """Returns the numbers other than the loss, and leaves out values that are no numbers."""
     if not isinstance(value, Mapping):
         return {}
     numbers = {str(key): _number(one) for key, one in value.items() if key not in ("loss", "own")}

@@ -75,7 +75,8 @@ class Returned:
 
     @property
     def without_graph(self) -> List[str]:
-        """Outputs that were asked for with a graph and have none: their gradient is not known."""
+        """Outputs that were requested with a graph and have no graph, so that their gradient is
+        unknown."""
         return list(self._without_graph)
 
     def tensors(self) -> List[torch.Tensor]:
@@ -117,7 +118,7 @@ class Returned:
                            "the device of this rank")
         if not graph or value.requires_grad:
             return
-        if name == "entropy":  # may be a statistic, in cases whose loss does not depend on it
+        if name == "entropy":  # may be a statistic on which the loss does not depend
             self._without_graph.append(name)
         else:
             raise BadInput(f"{mine} returned {name} without a graph (requires_grad is False): it "
@@ -147,7 +148,7 @@ class Returned:
         return torch.cat([table, missing], 1)
 
     def upstream(self, name: str, rows: torch.Tensor) -> torch.Tensor:
-        """Brings the gradient by row of output ``name`` to the shape that was returned."""
+        """Converts the gradient by row of output ``name`` to the returned shape."""
         with torch.no_grad():
             if name == "nll":
                 rows = -rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The factor that a framework multiplies the loss by, as text: "dp*n_mb/cp", "1/(dp*cp)"."""
+"""Factor by which a framework multiplies the loss, as text: "dp*n_mb/cp", "1/(dp*cp)"."""
 from __future__ import annotations
 
 import re
@@ -8,19 +8,19 @@ from typing import Any, Dict, List
 from lossgrid.errors import BadInput
 
 _SYMBOLS = ("dp", "cp", "n_mb")
-_MOST = 4  # of the size of an exponent
+_MOST = 4  # largest size of an exponent
 _Exponents = Dict[str, int]
 
 
 class _Misfit(Exception):
-    """A text that is no factor."""
+    """Error of a text that is no factor."""
 
 
 def scale_text(name: str, value: Any) -> str:
     """Returns the shortest text of the factor ``value`` that the implementation ``name`` declares.
 
     A factor is made of dp, cp, n_mb and 1 with ``*``, ``/`` and parentheses, from left to right.
-    Raises BadInput for another one.
+    Raises BadInput for other texts.
     """
     try:
         if not isinstance(value, str):

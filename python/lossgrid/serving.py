@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of launcher and worker: one answer for every request, also after an error."""
+"""Loop of launcher and worker: one answer for every request, even after an error."""
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the vocabulary that a TP rank has."""
+"""Part of the vocabulary on a TP rank."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional
@@ -9,15 +9,15 @@ if TYPE_CHECKING:  # the launcher reports that PyTorch is missing
 
 
 class Shard:
-    """Columns of the vocabulary that a TP rank holds, and those that its function is given."""
+    """Columns of the vocabulary that a TP rank holds, and columns that its function gets."""
 
     def __init__(self, vocab: int, tp: int, tp_rank: int, vocab_split: str) -> None:
-        if vocab == 1:  # a head of one number a row is on every rank
+        if vocab == 1:  # every rank has a head with one number per row
             tp, tp_rank = 1, 0
         self.width = -(-vocab // tp)
         self.begin = min(tp_rank * self.width, vocab)
         self.valid = min(self.begin + self.width, vocab) - self.begin
-        self.fill: Optional[float] = None  # of the columns beyond `valid`; None: not given
+        self.fill: Optional[float] = None  # of columns beyond `valid`; None: without them
         if vocab_split != "ceil":
             self.begin = tp_rank * self.width
             self.fill = -1e30 if vocab_split.endswith("1e30") else float("-inf")
@@ -25,8 +25,8 @@ class Shard:
         self.range = (self.begin, self.begin + self.given)
 
     def cut(self, tensor: "torch.Tensor", dimension: int) -> "torch.Tensor":
-        """Returns the columns that the function is given of a tensor that has all of the shard in
-        ``dimension``; the tensor itself where these are the same."""
+        """Returns the columns for the function from a tensor with the whole shard in ``dimension``;
+        the tensor itself if both are the same."""
         if tensor.shape[dimension] == self.valid:
             return tensor
         if self.fill is None:

@@ -24,7 +24,7 @@ _QUESTION = importlib.util.find_spec.__code__.co_filename
 
 
 class StubCalled(RuntimeError):
-    """A stand-in was used for something that only the module itself can do."""
+    """Error of a stand-in whose use needs the module itself."""
 
 
 def _is_importing() -> bool:
@@ -46,7 +46,8 @@ def _refuse(name: str) -> None:
 
 
 def _make_attribute(owner: Any, name: str) -> "Stub":
-    """Returns a new attribute of a stand-in, which keeps it; names of Python itself are none."""
+    """Returns a new attribute of a stand-in, which keeps it; Python's own names are no
+    attributes."""
     if name.startswith("__"):
         raise AttributeError(f"{owner.__name__}.{name}")
     made = Stub(f"{owner.__name__}.{name}")
@@ -92,7 +93,7 @@ class Stub:
         return self
 
     def __or__(self, _: Any) -> Any:
-        return Any  # of an annotation
+        return Any  # an annotation
 
     __ror__ = __or__
 
@@ -126,7 +127,7 @@ class StubModule(types.ModuleType):
 
 
 class _Finder:
-    """A finder and loader of stand-ins, asked after all others."""
+    """Finder and loader of stand-ins, asked after all other finders."""
 
     def __init__(self) -> None:
         self.names: Dict[str, None] = {}
@@ -136,7 +137,7 @@ class _Finder:
         if not any(name == one or name.startswith(one + ".") for one in self.names):
             return None
         if sys._getframe(2).f_code.co_filename == _QUESTION or not _is_importing():
-            return None  # code that asks, or has another way without the module, learns the truth
+            return None  # code that checks for the module, or can work without it
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
@@ -153,7 +154,7 @@ def _is_there(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
-        return False  # the parent of a submodule is not there
+        return False  # the parent of a submodule is missing
 
 
 def install(*names: str) -> Tuple[str, ...]:

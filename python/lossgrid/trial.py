@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial: forwards and backwards of a function on one pack."""
+"""Trial: forwards and backwards of a function on one pack."""
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ class _Forward:
     batch: Batch
     inputs: List[Input]
     returned: Returned
-    backward: Optional[Backward]  # of a function that makes gradients itself
+    backward: Optional[Backward]  # from a function that makes gradients itself
 
 
 class TrialBase:
@@ -95,7 +95,7 @@ class TrialBase:
 class Trial(TrialBase):
     """A trial of an implementation."""
 
-    _latest: "ClassVar[Optional[Trial]]" = None  # of the latest forward with gradients
+    _latest: "ClassVar[Optional[Trial]]" = None  # trial of the latest forward with gradients
 
     def __init__(self, world: World, declared: Declaration, options: Dict[str, Option],
                  problem: Problem, arena: Arena) -> None:
@@ -104,7 +104,7 @@ class Trial(TrialBase):
         self._forward: Optional[_Forward] = None
 
     def forward(self, request: Message) -> Dict[str, Any]:
-        self._forward = None  # graph and leaves of the one before
+        self._forward = None  # graph and leaves of the previous forward
         change = Change(request.get("change"))
         grad = bool(request.get("grad", True))
         batch = self._batch_with(change)
@@ -166,7 +166,7 @@ class Trial(TrialBase):
     def _call(self, inputs: List[Input], batch: Batch, grad: bool) -> Any:
         tracked = grad and self.declared.autograd != "own"
         given = {one.name: one.given for one in inputs}
-        batch._bias = given.pop("bias", None)  # by name, beside the arguments of every function
+        batch._bias = given.pop("bias", None)  # by name, beside other arguments
         with torch.set_grad_enabled(tracked):
             return self.declared.function(*given.values(), batch, **self._options)
 

@@ -21,7 +21,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Watched:
-    """A tensor that is given to the user's function, and a copy of its values before."""
+    """Tensor for the user's function, and a copy of its earlier values."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
@@ -31,13 +31,13 @@ class Watched:
         return not torch.equal(bits(self.tensor), bits(self._before))
 
     def restore(self) -> None:
-        """Restores the values that the tensor held."""
+        """Restores the earlier values of the tensor."""
         with torch.no_grad():
             self.tensor.detach().copy_(self._before)
 
 
 class View(Generic[_T]):
-    """A descriptor: the value of a method, made once for an owner."""
+    """Descriptor: the value of a method, made once for an owner."""
 
     def __init__(self, make: Callable[[Any], _T]) -> None:
         self._make = make
@@ -61,7 +61,7 @@ class View(Generic[_T]):
 
 
 class Views:
-    """An object of lazy attributes. The cost of making them is not measured."""
+    """Object with lazy attributes. The cost of making them is not measured."""
 
     def __init__(self, pause: Pause, title: str) -> None:
         self._pause = pause
@@ -79,7 +79,7 @@ class Views:
         return self._values[name]
 
     def _changed(self) -> List[str]:
-        """Returns the names of tensors whose values are no longer those they were made with."""
+        """Returns the names of tensors whose values have changed since they were made."""
         return [self._title + name for name, one in self._watched.items() if one.changed()]
 
     def _restore(self) -> None:
@@ -88,7 +88,7 @@ class Views:
                 one.restore()
 
     def _absent(self, name: str) -> Optional[str]:
-        """Returns the reason why a known attribute is not there; None for an unknown one."""
+        """Returns the reason why a known attribute is missing; None for an unknown attribute."""
         return None
 
     def __getattr__(self, name: str) -> Any:

@@ -7,7 +7,8 @@ that cannot fork start it.
 import os
 import sys
 
-# One thread for each rank, unless the user set something: before torch or numpy is imported.
+# One thread for each rank, unless the user set a number. Must precede the import of torch and
+# numpy.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 

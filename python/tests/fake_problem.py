@@ -11,6 +11,7 @@ import torch
 from fake_host import World
 from lossgrid.layout import own_rows
 from lossgrid.messages import Message
+from lossgrid.problem import Cut
 
 _NAMES = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bfloat16",
           torch.int64: "int64", torch.uint8: "uint8"}
@@ -114,7 +115,7 @@ class Case:
         return begin, min(begin + self.width, self.vocab)
 
     def own_rows(self, cp_rank: int) -> List[int]:
-        return own_rows("zigzag", self.cu_padded, self.cp, cp_rank)
+        return own_rows(Cut(), self.cu_padded, self.cp, cp_rank)
 
     def add_token_array(self, name: str, tokens: torch.Tensor) -> None:
         """Adds an array about tokens, and the same about the token that each row predicts."""

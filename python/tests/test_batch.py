@@ -11,6 +11,7 @@ import torch
 import shared
 from fake_problem import Case
 from lossgrid.layout import own_rows
+from lossgrid.problem import Cut
 
 
 class BatchViews(unittest.TestCase):
@@ -129,14 +130,15 @@ class Layouts(unittest.TestCase):
 
     def test_rows_of_ranks(self) -> None:
         cu = [0, 4, 12]
-        for layout, cp, rows in (
-                ("zigzag", 2, [[0, 3, 4, 5, 10, 11], [1, 2, 6, 7, 8, 9]]),
-                ("contiguous_sequence", 2, [[0, 1, 4, 5, 6, 7], [2, 3, 8, 9, 10, 11]]),
-                ("contiguous", 3, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]),
-                ("ulysses", 2, [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]),
-                ("zigzag_row", 2, [[0, 1, 2, 9, 10, 11], [3, 4, 5, 6, 7, 8]]),
-                ("ulysses", 1, [list(range(12))])):
-            self.assertEqual([own_rows(layout, cu, cp, rank) for rank in range(cp)], rows)
+        for cut, cp, rows in (
+                (Cut(True, 2, True), 2, [[0, 3, 4, 5, 10, 11], [1, 2, 6, 7, 8, 9]]),
+                (Cut(True, 1, False), 2, [[0, 1, 4, 5, 6, 7], [2, 3, 8, 9, 10, 11]]),
+                (Cut(True, 2, False), 2, [[0, 2, 4, 5, 8, 9], [1, 3, 6, 7, 10, 11]]),
+                (Cut(False, 1, False), 3, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]),
+                (Cut(False, 2, True), 2, [[0, 1, 2, 9, 10, 11], [3, 4, 5, 6, 7, 8]]),
+                (Cut(False, 3, True), 2, [[0, 1, 6, 7, 8, 9], [2, 3, 4, 5, 10, 11]]),
+                (Cut(False, 1, False), 1, [list(range(12))])):
+            self.assertEqual([own_rows(cut, cu, cp, rank) for rank in range(cp)], rows)
 
 
 class Arena(unittest.TestCase):

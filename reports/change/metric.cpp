@@ -6,6 +6,7 @@
 
 #include "reports/change/relative_time.h"
 #include "reports/record/record_names.h"
+#include "reports/record/timing_numbers.h"
 
 namespace lossgrid {
 namespace {
@@ -84,12 +85,15 @@ std::vector<Measurement> speedup(const Selection& selection) {
   return out;
 }
 
-std::vector<Measurement> ceiling_ratio(const Selection& selection) {
+/// Returns the values of the number of timing rows that reports have under `key`.
+std::vector<Measurement> numbers_of_rows(const std::string& key, const Selection& selection) {
   std::vector<Measurement> out;
   for (const auto& [timing, row] : selection.rows) {
-    if (!row->ceiling_ratio) continue;
-    out.push_back(
-        of_row(*timing, *row, "of " + row->ceiling, *row->ceiling_ratio, row->time.stderr_ratio));
+    for (const TimingNumber& number : timing_numbers(*row)) {
+      if (number.key != key || !number.value) continue;
+      const std::string relation = number.note.empty() ? number.column.title : "of " + number.note;
+      out.push_back(of_row(*timing, *row, relation, *number.value, row->time.stderr_ratio));
+    }
   }
   return out;
 }
@@ -100,6 +104,29 @@ std::vector<Measurement> mutation_score_ratio(const Selection& selection) {
   return {{.subject = {},
            .place = "mutants",
            .value = static_cast<double>(score.rejected) / static_cast<double>(score.total)}};
+}
+
+std::vector<ReportMetric> all_metrics() {
+  using enum Direction;
+  using enum ChangeKind;
+  std::vector<ReportMetric> all{
+      {"error_ratio", lower, verdict, error_ratio},
+      {"peak_bytes", lower, memory, memory_of<&PhaseMemoryRecord::measured_peak_bytes>},
+      {"allocations", lower, memory, memory_of<&PhaseMemoryRecord::measured_allocations>},
+      {"calls", lower, communication, communication_of<&CommunicationRecord::measured_calls>},
+      {"payload_bytes", lower, communication,
+       communication_of<&CommunicationRecord::measured_payload_bytes>},
+      {"time_ratio", lower, time, time_ratio},
+      {"speedup", higher, time, speedup}};
+  for (const TimingNumber& number : timing_numbers({})) {
+    if (!number.column.better) continue;
+    all.push_back(
+        {number.key, *number.column.better, time, [key = number.key](const Selection& selection) {
+           return numbers_of_rows(key, selection);
+         }});
+  }
+  all.push_back({"mutation_score_ratio", higher, verdict, mutation_score_ratio});
+  return all;
 }
 
 }  // namespace
@@ -114,11 +141,6 @@ ExitCode exit_code_of(ChangeKind kind) {
   if (kind == ChangeKind::time) return ExitCode::time_regression;
   const bool is_cost = kind == ChangeKind::memory || kind == ChangeKind::communication;
   return is_cost ? ExitCode::cost_regression : ExitCode::correctness;
-}
-
-std::string_view name(Direction direction) {
-  constexpr std::array<std::string_view, 3> kNames{"lower", "higher", "equal"};
-  return kNames[static_cast<std::size_t>(direction)];
 }
 
 std::string Subject::text() const {
@@ -145,19 +167,7 @@ Selection everything_measured(const RunRecord& run) {
 }
 
 const std::vector<ReportMetric>& metrics() {
-  using enum Direction;
-  using enum ChangeKind;
-  static const std::vector<ReportMetric> all{
-      {"error_ratio", lower, verdict, error_ratio},
-      {"peak_bytes", lower, memory, memory_of<&PhaseMemoryRecord::measured_peak_bytes>},
-      {"allocations", lower, memory, memory_of<&PhaseMemoryRecord::measured_allocations>},
-      {"calls", lower, communication, communication_of<&CommunicationRecord::measured_calls>},
-      {"payload_bytes", lower, communication,
-       communication_of<&CommunicationRecord::measured_payload_bytes>},
-      {"time_ratio", lower, time, time_ratio},
-      {"speedup", higher, time, speedup},
-      {"ceiling_ratio", higher, time, ceiling_ratio},
-      {"mutation_score_ratio", higher, verdict, mutation_score_ratio}};
+  static const std::vector<ReportMetric> all = all_metrics();
   return all;
 }
 

@@ -3,12 +3,14 @@
 // kind of change that a worse value is. Pure functions of the record.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "harness/core/error.h"
+#include "reports/record/column.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
@@ -25,11 +27,6 @@ std::string_view name(ChangeKind kind);
 
 /// Returns the exit code of a worse number of this kind.
 ExitCode exit_code_of(ChangeKind kind);
-
-/// Better one of two values: the lower, the higher, neither (any difference is worse).
-enum class Direction { lower, higher, equal };
-
-std::string_view name(Direction direction);
 
 /// Owner of a number; members that do not apply are empty.
 struct Subject {
@@ -67,7 +64,7 @@ struct ReportMetric {
   std::string name;
   Direction better = Direction::lower;
   ChangeKind kind = ChangeKind::verdict;
-  std::vector<Measurement> (*measurements)(const Selection& selection) = nullptr;
+  std::function<std::vector<Measurement>(const Selection& selection)> measurements = {};
 
   /// True for exact counts. A trial without one has 0 of it: another collective, another rank.
   bool is_counter() const {

@@ -6,6 +6,7 @@
 #include "reports/file/compact_report.h"
 #include "reports/file/packed_text.h"
 #include "reports/file/report_json.h"
+#include "reports/record/timing_numbers.h"
 
 namespace lossgrid {
 namespace {
@@ -28,6 +29,20 @@ void add_dead_run(const RunRecord& run, Json& context) {
   }
 }
 
+/// Returns the columns of the numbers of timing rows, the most important first.
+Json number_columns() {
+  Json columns = Json::array();
+  for (const TimingNumber& number : timing_numbers({})) {
+    const Column& column = number.column;
+    columns.push_back({{"key", number.key},
+                       {"title", column.title},
+                       {"unit", name(column.unit)},
+                       {"about", number.about},
+                       {"note", column.note == nullptr ? Json() : Json(column.note)}});
+  }
+  return columns;
+}
+
 }  // namespace
 
 std::string html_page(const Json& report, const Json& context) {
@@ -35,7 +50,9 @@ std::string html_page(const Json& report, const Json& context) {
     throw Error(ErrorCode::unsupported, "this build has no HTML page (cmake -DLOSSGRID_HTML=ON)");
   }
   std::string page = kHtmlTemplate;
-  for (const auto& [place, json] : {std::pair("@report@", &report), {"@context@", &context}}) {
+  Json facts = context;
+  facts["number_columns"] = number_columns();
+  for (const auto& [place, json] : {std::pair("@report@", &report), {"@context@", &facts}}) {
     page.replace(page.find(place), std::string_view(place).size(), packed(*json));
   }
   return page;

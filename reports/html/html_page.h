@@ -14,7 +14,8 @@ namespace lossgrid {
 extern const char* const kHtmlTemplate;
 
 /// Puts data into the page. `report`: from run_to_json or compact_report, offered for download.
-/// `context`: facts that the page shows beside it. Throws unsupported in builds without the page.
+/// `context`: an object of facts that the page shows beside it. Throws unsupported in builds
+/// without the page.
 std::string html_page(const nlohmann::ordered_json& report, const nlohmann::ordered_json& context);
 
 /// Returns the page of any run that read_report returns. `history`: from history_to_json, or null;

@@ -9,7 +9,7 @@ async function unpack(id) {
       .text();
 }
 
-/// Returns {report, verdict, history, search, begun, planned}.
+/// Returns {report, verdict, history, search, begun, planned, number_columns}.
 const readPage = async () => ({
   report: expandReport(JSON.parse(await unpack('report-data'))),
   ...JSON.parse(await unpack('context-data'))

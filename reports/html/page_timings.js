@@ -57,7 +57,32 @@ function timingFacts(timing) {
 
 const known = (value, format) => (value === null || value === undefined ? '-' : format(value));
 
-const TIMING_COLUMNS = [
+/// Texts of numbers by their unit.
+const NUMBER_TEXTS = {
+  count: formatCount,
+  factor: formatSpeedup,
+  percent: formatPercent,
+  nanoseconds: formatTime,
+  per_second: (rate) => formatRate(rate, ''),
+  bytes_per_second: (rate) => formatRate(rate, 'B/s'),
+  flops_per_second: (rate) => formatRate(rate, 'FLOP/s')
+};
+
+/// Returns a sentence as the other columns have it: "share of what the machine reaches".
+const asPhrase = (text) => text[0].toLowerCase() + text.slice(1).replace(/\.$/, '');
+
+/// Returns the column of a number of rows; `note` is the key of the text behind it, or null.
+const numberColumn = ({key, title, unit, about, note}) => ({
+  title,
+  kind: 'number',
+  about: asPhrase(about),
+  cell: ({row}) =>
+      known(row[key], NUMBER_TEXTS[unit]) + (note && row[note] ? ' ' + row[note] : ''),
+  value: ({row}) => row[key] ?? null
+});
+
+/// Columns on the left of the numbers.
+const TIMING_SUBJECTS = [
   {
     title: 'status',
     cell: ({row}) => element('td', {title: row.reason || null}, statusBadge(row.status)),
@@ -94,53 +119,18 @@ const TIMING_COLUMNS = [
     kind: 'number',
     cell: ({row}) => String(row.samples_ns.length),
     value: ({row}) => row.samples_ns.length
-  },
-  {
-    title: 'speed-up',
-    kind: 'number',
-    cell: ({row}) => known(row.speedup, formatSpeedup),
-    value: ({row}) => row.speedup
-  },
-  {
-    title: 'ceiling',
-    kind: 'number',
-    about: 'share of what the machine reaches',
-    cell: ({row}) =>
-        (row.ceiling ? `${known(row.ceiling_ratio, formatPercent)} ${row.ceiling}` : '-'),
-    value: ({row}) => row.ceiling_ratio
-  },
-  {
-    title: 'moved',
-    kind: 'number',
-    about: 'bytes of all ranks by the cost model in the median time',
-    cell: ({row}) => known(row.bytes_per_second, (rate) => formatRate(rate, 'B/s')),
-    value: ({row}) => row.bytes_per_second
-  },
-  {
-    title: 'tokens/s',
-    kind: 'number',
-    cell: ({row}) => formatRate(row.tokens_per_second, ''),
-    value: ({row}) => row.tokens_per_second
-  },
-  {
-    title: 'comm',
-    kind: 'number',
-    about: 'share of the time of all ranks inside of collectives',
-    cell: ({row}) => known(row.communication_ratio, formatPercent),
-    value: ({row}) => row.communication_ratio
-  },
-  {
-    title: 'straggler',
-    kind: 'number',
-    about: 'the rank with the longest kernels, over the median of the others',
-    cell: ({row}) => known(
-        row.straggler,
-        (straggler) => `rank ${straggler.rank}, +${formatTime(straggler.excess_ns)}`),
-    value: ({row}) => row.straggler?.excess_ns ?? null
-  },
+  }
 ];
 
-/// Time by the model of a machine, in reports that have it.
+/// Columns on the right of the numbers.
+const STRAGGLER_COLUMN = {
+  title: 'straggler',
+  kind: 'number',
+  about: 'the rank with the longest kernels, over the median of the others',
+  cell: ({row}) => known(
+      row.straggler, (straggler) => `rank ${straggler.rank}, +${formatTime(straggler.excess_ns)}`),
+  value: ({row}) => row.straggler?.excess_ns ?? null
+};
 const PREDICTED_COLUMN = {
   title: 'predicted',
   kind: 'number',
@@ -149,7 +139,16 @@ const PREDICTED_COLUMN = {
   value: ({row}) => row.predicted?.time_ns ?? null
 };
 
-function drawTimings({report}) {
+/// Returns the columns for `rows`, numbers and predictions where a row has them.
+function timingColumns(rows, numbers) {
+  const has = (key) => rows.some(({row}) => (row[key] ?? null) !== null);
+  return [
+    ...TIMING_SUBJECTS, ...numbers.filter(({key}) => has(key)).map(numberColumn), STRAGGLER_COLUMN,
+    ...(has('predicted') ? [PREDICTED_COLUMN] : [])
+  ];
+}
+
+function drawTimings({report, number_columns}) {
   if (report.timings.length === 0) return null;
   const node = section(
       'timings', 'Timings',
@@ -162,9 +161,7 @@ function drawTimings({report}) {
       () => timingChart(state.timing, state.phase));
   const facts = element('div');
   const all = report.timings.flatMap((timing) => timing.rows.map((row) => ({timing, row})));
-  const columns =
-      all.some(({row}) => row.predicted) ? [...TIMING_COLUMNS, PREDICTED_COLUMN] : TIMING_COLUMNS;
-  const table = new DataTable(columns, {caption: 'Timed rows'});
+  const table = new DataTable(timingColumns(all, number_columns), {caption: 'Timed rows'});
   const fill = () => {
     facts.replaceChildren(timingFacts(state.timing));
     table.setRows(all.filter(

@@ -9,14 +9,17 @@
 //     a.computed("wrong", !check.passed, "True for an error.");    // written, not read
 //   }
 //
-// The JSON writer (json_writer.h), the reader (json_reader.h) and the schema (schema_maker.h) are
-// visitors of these lists. The members of a record need not be those of the report:
+// The JSON writer (json_writer.h), the reader (json_reader.h), the schema (schema_maker.h) and the
+// columns of tables (timing_numbers.h) are visitors of these lists. The members of a record need
+// not be those of the report:
 //   a.object(key, description, rule, body)           an object with the fields that `body` visits
 //   a.object_if(there, key, description, rule, body)      the same, null unless `there`
 //   a.computed(key, value, read, description, rule)  `read(value)` takes what a reader finds
 #pragma once
 
 #include <optional>
+
+#include "reports/record/column.h"
 
 namespace lossgrid {
 
@@ -42,6 +45,8 @@ struct Rule {
   const char* usual = nullptr;
   bool shared = false;  // the compact form may have it, or its elements, in "shared" of the report
   bool varies = false;  // differs between two runs of the same thing
+
+  Column column = {};  // of a number of a timing row
 };
 
 }  // namespace lossgrid

@@ -57,8 +57,7 @@ bool only_costs_differ(const TrialRecord& trial) {
                      [](const CheckRecord& c) { return c.passed; }) &&
          std::none_of(trial.invariants.begin(), trial.invariants.end(),
                       [](const InvariantRecord& i) {
-                        return i.status == "failed" &&
-                               i.name != name(InvariantId::memory_from_device);
+                        return i.status == "failed" && i.name != kMemoryFromDevice;
                       }) &&
          std::none_of(
              trial.determinism.begin(), trial.determinism.end(),

@@ -134,7 +134,12 @@ void fields(A& a, TimingRow& row) {
   a("speedup", row.speedup,
     "Median over rounds of the baseline's sample / sample of the same round; null without "
     "baseline.",
-    {.varies = true});
+    {.varies = true,
+     .column = {.title = "speedup",
+                .unit = Unit::factor,
+                .about = "Time of the baseline / time.",
+                .place = 4,
+                .importance = 7}});
   a("rank_bytes", row.rank_bytes,
     "Bytes read and written by one rank, by the cost model; null when it does not have them.",
     {.minimum = 1, .null = true});
@@ -142,24 +147,57 @@ void fields(A& a, TimingRow& row) {
     "Operations of one rank's matrix products, recomputation included; null when there are none.",
     {.minimum = 1, .null = true});
   a("bytes_per_second", row.bytes_per_second, "Bytes of all ranks in the median time.",
-    {.varies = true});
+    {.varies = true,
+     .column = {.title = "moved",
+                .unit = Unit::bytes_per_second,
+                .about = "Bytes of all ranks by the cost model in the median time.",
+                .place = 1,
+                .importance = 4,
+                .in_summaries = false}});
   a("flops_per_second", row.flops_per_second,
-    "Operations of all ranks in the median time, recomputation included.", {.varies = true});
+    "Operations of all ranks in the median time, recomputation included.",
+    {.varies = true,
+     .column = {.title = "computed",
+                .unit = Unit::flops_per_second,
+                .place = 1,
+                .importance = 4,
+                .in_summaries = false}});
   a("useful_flops_per_second", row.useful_flops_per_second,
     "useful_flops in the median time of forward_backward; else null.", {.varies = true});
-  a("tokens_per_second", row.tokens_per_second, "Tokens in the median time.", {.varies = true});
+  a("tokens_per_second", row.tokens_per_second, "Tokens in the median time.",
+    {.varies = true,
+     .column = {.title = "tokens/s",
+                .unit = Unit::per_second,
+                .place = 3,
+                .importance = 2,
+                .in_summaries = false}});
   a("ceiling", row.ceiling,
     "Ceiling that bounds the phase; null when the cost model does not have the bytes it moves.",
     {.one_of = "read copy update read+copy read+update gemm", .null = true});
   a("ceiling_ratio", row.ceiling_ratio,
-    "Median over rounds of the time at the ceiling / sample of the same round.", {.varies = true});
+    "Median over rounds of the time at the ceiling / sample of the same round.",
+    {.varies = true,
+     .column = {.title = "ceiling",
+                .unit = Unit::percent,
+                .about = "Share of what the machine reaches.",
+                .note = "ceiling",
+                .place = 2,
+                .importance = 6,
+                .better = Direction::higher}});
   a("ceiling_judged", row.ceiling_judged,
     "It touches more than 4 last-level caches: above 1.02 it is above_ceiling.", {.varies = true});
   a("communication_ratio", row.communication_ratio,
     "Share of the time of all ranks, by medians; null of implementations from outside, whose "
     "collectives are not seen while time is taken: their communication_ns are 0 and kernel_ns are "
     "the whole time.",
-    {.maximum = 1, .varies = true});
+    {.maximum = 1,
+     .varies = true,
+     .column = {.title = "comm",
+                .unit = Unit::percent,
+                .about = "Share of the time of all ranks inside of collectives.",
+                .place = 5,
+                .importance = 1,
+                .in_summaries = false}});
   a("rank_times", row.rank_times, "By rank.", {.min_items = 1, .varies = true});
   a("straggler", row.straggler,
     "The rank with the longest kernel time; null with one rank, and of implementations from "

@@ -2,40 +2,26 @@
 // Timings as text: one block a case, grid and state of the cache, whose rows were timed in turn.
 // Times of different blocks are not comparable, only their ratios.
 #include <algorithm>
+#include <optional>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "reports/record/timing_numbers.h"
 #include "reports/record/timing_record.h"
+#include "reports/text/number_text.h"
 #include "reports/text/text_table.h"
 
 namespace lossgrid {
 namespace {
 
 constexpr std::size_t kWidth = 120;
-// Columns left for names: ceilings of products have the shorter names.
+// Most columns of names: ceilings of products have the shorter names.
 constexpr std::size_t kNameWidth = 27;
 constexpr std::size_t kNameWidthByFlops = 34;
-
-/// "812", "81.2k", "8.12M"
-std::string short_rate(double per_second) {
-  const char* units[] = {"", "k", "M", "G", "T"};
-  std::size_t unit = 0;
-  while (per_second >= 1000 && unit + 1 < std::size(units)) {
-    per_second /= 1000;
-    ++unit;
-  }
-  const int decimals = per_second < 10 ? 2 : per_second < 100 ? 1 : 0;
-  return fmt::format("{:.{}f}{}", per_second, decimals, units[unit]);
-}
-
-std::string giga(const std::optional<double>& per_second) {
-  return per_second ? fmt::format("{:.1f}", *per_second * 1e-9) : "-";
-}
-
-std::string percent(double ratio) {
-  return fmt::format("{:.0f}%", 100 * ratio);
-}
 
 std::string short_phase(const std::string& phase) {
   return phase == "forward" ? "fwd" : phase == "backward" ? "bwd" : "both";
@@ -79,50 +65,107 @@ std::string prediction(const TimingRow& row) {
   return fmt::format("{} {:+.0f}%", format_milliseconds(row.predicted->time_ns), 100 * (ratio - 1));
 }
 
+/// Returns the numbers of a row from left to right. Bytes bound cases that start from logits,
+/// operations those that start from hidden states.
+std::vector<TimingNumber> shown_numbers(const TimingRow& row, bool by_flops) {
+  std::vector<TimingNumber> numbers = timing_numbers(row);
+  const Unit hidden = by_flops ? Unit::bytes_per_second : Unit::flops_per_second;
+  std::erase_if(numbers, [&](const TimingNumber& number) { return number.column.unit == hidden; });
+  std::stable_sort(
+      numbers.begin(), numbers.end(),
+      [](const TimingNumber& a, const TimingNumber& b) { return a.column.place < b.column.place; });
+  return numbers;
+}
+
+bool is_throughput(Unit unit) {
+  return unit == Unit::bytes_per_second || unit == Unit::flops_per_second;
+}
+
 std::vector<std::string> cells_of(const TimingRow& row, bool by_flops) {
-  std::vector<std::string> cells{
-      shortened(row.implementation, by_flops ? kNameWidthByFlops : kNameWidth),
-      short_phase(row.phase)};
+  std::vector<std::string> cells{row.implementation, short_phase(row.phase)};
   for (std::string& cell : cells_of(row.time)) cells.push_back(std::move(cell));
-  cells.push_back(giga(by_flops ? row.flops_per_second : row.bytes_per_second));
-  cells.push_back(row.ceiling_ratio ? percent(*row.ceiling_ratio) + " " + row.ceiling : "-");
-  cells.push_back(short_rate(row.tokens_per_second));
-  cells.push_back(row.speedup ? fmt::format("{:.2f}x", *row.speedup) : "-");
-  cells.push_back(row.communication_ratio ? percent(*row.communication_ratio) : "-");
+  for (const TimingNumber& number : shown_numbers(row, by_flops)) {
+    const bool has_note = number.value && !number.note.empty();
+    cells.push_back(number_text(number.value, number.column.unit) +
+                    (has_note ? ' ' + number.note : ""));
+  }
   return cells;
 }
 
-std::vector<std::string> cells_of(const CeilingRow& ceiling) {
+std::vector<std::string> cells_of(const CeilingRow& ceiling, bool by_flops) {
   std::vector<std::string> cells{"ceiling", ceiling.name};
   for (std::string& cell : cells_of(ceiling.time)) cells.push_back(std::move(cell));
-  cells.push_back(giga(ceiling.rate_per_second));
-  cells.resize(10, "");
+  for (const TimingNumber& number : shown_numbers({}, by_flops)) {
+    const Unit unit = number.column.unit;
+    cells.push_back(is_throughput(unit) ? number_text(ceiling.rate_per_second, unit) : "");
+  }
   return cells;
+}
+
+struct TimingColumn {
+  std::string head;
+  std::optional<int> importance = {};  // nullopt: narrow lines have it too
+};
+
+std::vector<TimingColumn> timing_columns(bool by_flops, bool predicted) {
+  std::vector<TimingColumn> columns{
+      {"implementation"}, {"phase"}, {"median ms"}, {"p20..p80", 5}, {"n", 3}};
+  for (const TimingNumber& number : shown_numbers({}, by_flops)) {
+    columns.push_back({column_head(number.column), number.column.importance});
+  }
+  if (predicted) columns.push_back({"predicted ms", 8});
+  return columns;
+}
+
+/// Returns the heads of columns that narrow lines do without, the least important first.
+std::vector<std::string> least_columns(std::vector<TimingColumn> columns) {
+  std::erase_if(columns, [](const TimingColumn& column) { return !column.importance; });
+  std::stable_sort(
+      columns.begin(), columns.end(),
+      [](const TimingColumn& a, const TimingColumn& b) { return a.importance < b.importance; });
+  std::vector<std::string> heads;
+  for (TimingColumn& column : columns) heads.push_back(std::move(column.head));
+  return heads;
+}
+
+/// Returns the width of names: what the other columns leave of a line, `most` at most.
+std::size_t name_width(const std::vector<TimingColumn>& columns,
+                       const std::vector<std::vector<std::string>>& rows, std::size_t most) {
+  constexpr std::size_t kGap = 2;  // before every column
+  std::size_t used = kGap;
+  for (std::size_t k = 1; k < columns.size(); ++k) {
+    std::size_t width = columns[k].head.size();
+    for (const std::vector<std::string>& cells : rows) width = std::max(width, cells[k].size());
+    used += kGap + width;
+  }
+  return std::clamp(kWidth - std::min(kWidth, used), columns[0].head.size(), most);
 }
 
 std::string table_of(const TimingRecord& record, const TextStyle& style) {
   const bool by_flops = record.useful_flops > 0;
-  TextTable table;
-  table.add_columns({"implementation", "phase"}, Align::left);
-  table.add_columns({"median ms", "p20..p80", "n", by_flops ? "GFLOP/s" : "GB/s", "ceiling",
-                     "tokens/s", "speedup", "comm"},
-                    Align::right);
-  std::vector<std::string> least{"comm",     "tokens/s", "n",      by_flops ? "GFLOP/s" : "GB/s",
-                                 "p20..p80", "ceiling",  "speedup"};
   const bool predicted =
       std::any_of(record.rows.begin(), record.rows.end(),
                   [](const TimingRow& row) { return row.predicted.has_value(); });
-  if (predicted) {
-    table.add_column("predicted ms", Align::right);
-    least.emplace_back("predicted ms");
+  std::vector<std::vector<std::string>> rows;
+  for (const TimingRow& row : record.rows) {
+    rows.push_back(cells_of(row, by_flops));
+    if (predicted) rows.back().push_back(prediction(row));
   }
-  const auto add_row = [&](std::vector<std::string> cells, const std::string& last) {
-    if (predicted) cells.push_back(last);
+  for (const CeilingRow& ceiling : record.ceilings) {
+    rows.push_back(cells_of(ceiling, by_flops));
+    if (predicted) rows.back().emplace_back();
+  }
+  const std::vector<TimingColumn> columns = timing_columns(by_flops, predicted);
+  const std::size_t width = name_width(columns, rows, by_flops ? kNameWidthByFlops : kNameWidth);
+  TextTable table;
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    table.add_column(columns[k].head, k < 2 ? Align::left : Align::right);
+  }
+  for (std::vector<std::string>& cells : rows) {
+    cells[0] = shortened(cells[0], width);
     table.add_row(std::move(cells));
-  };
-  for (const TimingRow& row : record.rows) add_row(cells_of(row, by_flops), prediction(row));
-  for (const CeilingRow& ceiling : record.ceilings) add_row(cells_of(ceiling), "");
-  table.may_leave_out(least, "--report has all");
+  }
+  table.may_leave_out(least_columns(columns), "--report has all");
   return table.text(style);
 }
 
@@ -155,10 +198,12 @@ std::string straggler_line(const TimingRecord& record, const TextStyle& style) {
   const Straggler& straggler = *worst->straggler;
   const double others = static_cast<double>(straggler.kernel_ns - straggler.excess_ns);
   return line_of(
-      fmt::format("straggler: rank {} in {}, kernels {} ms, {} ms ({}) more than the other ranks",
-                  straggler.rank, worst->implementation, format_milliseconds(straggler.kernel_ns),
-                  format_milliseconds(straggler.excess_ns),
-                  others > 0 ? percent(static_cast<double>(straggler.excess_ns) / others) : "all"),
+      fmt::format(
+          "straggler: rank {} in {}, kernels {} ms, {} ms ({}) more than the other ranks",
+          straggler.rank, worst->implementation, format_milliseconds(straggler.kernel_ns),
+          format_milliseconds(straggler.excess_ns),
+          others > 0 ? number_text(static_cast<double>(straggler.excess_ns) / others, Unit::percent)
+                     : "all"),
       style);
 }
 

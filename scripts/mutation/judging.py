@@ -19,6 +19,25 @@ NOTICED = re.compile(r"^(?:failed|error|timeout|crashed|out of memory): (.+)$|^\
 MEMORY_BYTES = 8 << 30  # of a mutant that allocates without an end
 
 
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def read_suite(path):
+    """Returns a suite with the cases and skips of the parts that join it (harness/problem/case/suite.h)."""
+    suite = read_json(path)
+    if "parts" not in suite:
+        return suite
+    folder = os.path.join(os.path.dirname(path), suite.pop("parts"))
+    files = sorted(os.path.join(at, "cases.json") for at, _, names in os.walk(folder) if "cases.json" in names)
+    for part in map(read_json, files):
+        if part["joins"] == suite["name"]:
+            suite["cases"] += part["cases"]
+            suite["skips"] = suite.get("skips", []) + part.get("skips", [])
+    return suite
+
+
 class Step:
     """A program with its arguments, or `lossgrid run` on a suite. `first_for` is a pattern of files for
     which it runs before others."""
@@ -37,8 +56,7 @@ class Step:
         """Returns the arguments for a file that only some trials reach, None where none of them do."""
         if not self.suite:
             return self.arguments
-        with open(os.path.join(source, self.suite), encoding="utf-8") as file:
-            suite = json.load(file)
+        suite = read_suite(os.path.join(source, self.suite))
         suite["implementations"] = [name for name in suite["implementations"]
                                     if re.match(only.get("implementations", ""), name)]
         suite["cases"] = [case for case in suite["cases"]

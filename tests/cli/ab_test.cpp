@@ -24,7 +24,7 @@ class Ab : public testing::Test {
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   }
-  /// Times once; every other launch repeats that result.
+  /// Times once; all later launches repeat the result.
   std::string same_every_time() const {
     const std::string kept = scratch_.file("kept.json");
     return binary("report=${@: -1}\n[ -f " + kept +
@@ -68,7 +68,7 @@ TEST_F(Ab, ABuildAgainstItselfIsOkAndASlowerOneExit11) {
   EXPECT_EQ(forward["verdict"], "OK");
   EXPECT_EQ(forward["seed"], 7);
 
-  // The other build is now far faster than the machine, so this one has to be slower.
+  // The other build is now far faster than the machine, so this build must be slower.
   json kept = json::parse(read_all(scratch_.file("kept.json")));
   for (json& row : kept["timings"][0]["rows"]) {
     row["ceiling_ratio"] = 1e9;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backends on the command line: those that are there, those that are skipped or refused.
+// Backends on the command line: available, skipped and refused backends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -38,7 +38,7 @@ TEST(Backends, EmulatedKernelsPassAndAreNamedInTheReport) {
   const json trial = full_report(report)["trials"][0];
   EXPECT_EQ(trial["backend"], "cuda_emulated");
   EXPECT_THAT(std::string(trial["id"]), HasSubstr("|fused|cuda_emulated"));
-  // As a driver would report: the tensors, and nothing of other processes.
+  // As from a driver: the tensors, without memory of other processes.
   EXPECT_GT(trial["memory"][2]["device_used_bytes"], 0);
   EXPECT_EQ(trial["memory"][2]["device_other_bytes"], 0);
   // Results of another backend are not taken over.

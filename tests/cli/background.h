@@ -15,8 +15,7 @@
 
 namespace lossgrid {
 
-/// Polls until `is_so` is true. Returns false after a minute, the longest time that a test may
-/// wait.
+/// Polls until `is_so` returns true. Returns false after a minute, the longest wait in a test.
 inline bool wait_until(const std::function<bool()>& is_so) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!is_so()) {
@@ -36,7 +35,7 @@ inline std::size_t lines_with(const std::string& path, const std::string& part) 
 
 class BackgroundProcess {
  public:
-  /// Starts `command`, read by a shell, in the source folder. `name`: that of its output files.
+  /// Starts `command` in a shell, in the source folder. `name` is the name of its output files.
   BackgroundProcess(const ScratchFolder& scratch, const std::string& name,
                     const std::string& command)
       : out_(scratch.file(name + ".out")), err_(scratch.file(name + ".err")) {
@@ -59,7 +58,7 @@ class BackgroundProcess {
 
   void send(int signal) const { ::kill(pid_, signal); }
 
-  /// Waits for its end; the exit code is -1 if that does not come within a minute.
+  /// Waits for the end of the process; the exit code is -1 if it does not end within a minute.
   ProcessResult wait() {
     ProcessResult result;
     int status = 0;

@@ -85,7 +85,7 @@ TEST_F(CompareCommand, ComparesWhatADeadRunLeft) {
       "HEAD did not come to its end, dead in the middle of lens=5+8 "
       "vocab=96|tp2cp2|fused|cpu: 3 trials and 0 timed rows of BASE were not reached\n"
       "1 trials and 0 timed rows in both: 0 regressed, 0 inconclusive, 0 improved, 0 added\n");
-  // As BASE a dead run is compared as far as it came.
+  // As BASE, an incomplete run is compared up to its end.
   const ProcessResult back = compare(dead + " " + base);
   EXPECT_EQ(back.exit_code, 0) << back.out;
   EXPECT_THAT(back.out, HasSubstr("note: BASE did not come to its end"));

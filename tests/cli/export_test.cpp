@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,9 +20,17 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kFormats[] = {
-    "bencher", "csv-liger", "gbench",     "github", "github-action-benchmark",
-    "junit",   "markdown",  "openmetrics"};
+/// Returns the formats that `lossgrid list exports` names.
+std::vector<std::string> formats(const ScratchFolder& scratch) {
+  const ProcessResult listed = run_lossgrid(scratch, "list exports");
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  std::istringstream lines(listed.out);
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);)
+    names.push_back(line.substr(0, line.find(' ')));
+  EXPECT_THAT(names, testing::Contains("junit"));
+  return names;
+}
 
 std::string report_of(const ScratchFolder& scratch, const std::string& flags) {
   const std::string path = scratch.file("report.json");
@@ -33,7 +44,7 @@ std::string report_of(const ScratchFolder& scratch, const std::string& flags) {
 TEST(Export, WritesEveryFormatToStdoutAndToAFile) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "");
-  for (const std::string format : kFormats) {
+  for (const std::string& format : formats(scratch)) {
     const ProcessResult printed = run_lossgrid(scratch, "export " + report + " --to " + format);
     EXPECT_EQ(printed.exit_code, 0) << printed.err;
     EXPECT_NE(printed.out, "") << format;
@@ -52,7 +63,7 @@ TEST(Export, TakesThePartialFileOfAKilledRun) {
   const ScratchFolder scratch;
   const std::string report = report_of(scratch, "--inject rank=0,at=backward,trial=2,kind=kill");
   ASSERT_FALSE(std::filesystem::exists(report));
-  for (const std::string format : kFormats) {
+  for (const std::string& format : formats(scratch)) {
     const ProcessResult result = run_lossgrid(scratch, "export " + report + " --to " + format);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_NE(result.out, "") << format;
@@ -192,9 +203,17 @@ TEST(Export, RefusesWhatDoesNotGoTogether) {
 
 TEST(Export, ListNamesTheFormats) {
   const ScratchFolder scratch;
-  const ProcessResult result = run_lossgrid(scratch, "list exports");
-  EXPECT_EQ(result.exit_code, 0);
-  for (const std::string format : kFormats) EXPECT_THAT(result.out, HasSubstr(format + " "));
+  std::vector<std::string> listed;
+  for (std::string format : formats(scratch)) {
+    std::replace(format.begin(), format.end(), '-', '_');
+    listed.push_back(format + ".cpp");
+  }
+  std::vector<std::string> sources;
+  for (const auto& file :
+       std::filesystem::directory_iterator(LOSSGRID_SOURCE_DIR "/reports/exports/formats")) {
+    if (file.path().extension() == ".cpp") sources.push_back(file.path().filename().string());
+  }
+  EXPECT_THAT(listed, testing::UnorderedElementsAreArray(sources));
   EXPECT_THAT(run_lossgrid(scratch, "export --help").out, HasSubstr("lossgrid list exports"));
 }
 

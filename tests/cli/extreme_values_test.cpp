@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 constexpr const char* kFromLogits =
     " --impl reference,per_sequence,fused,one_sweep,cp_local,cp_gather_logits";
 
-/// A bundle of a case, with some of its elements changed.
+/// Bundle of a case, with some changed elements.
 class ExtremeValues : public testing::Test {
  protected:
   EditableBundle exported(const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that misbehave, as a user sees them: the run ends within its deadline, its report names the
-// right trial with the rank, its phase and the places of all others, and the trials behind it still
+// right trial with the rank, its phase and the places of all other ranks, and later trials still
 // run.
 #include <algorithm>
 #include <csignal>
@@ -48,7 +48,7 @@ struct Cut {
   const char* fault;
   const char* status;
   int exit_code;
-  const char* state;  // of the rank
+  const char* state;  // state of the rank
   const char* phase;
   int rank;
 };
@@ -150,7 +150,7 @@ Left die(const std::string& fault) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const std::string crumbs = scratch.file("crumbs");
-  // The first grid has no rank 1: its trial finishes, the second one ends the process.
+  // The first grid has no rank 1, so its trial finishes; the second trial ends the process.
   const ProcessResult result = run_executable(
       scratch, "env",
       "LOSSGRID_BREADCRUMBS='" + crumbs + "' '" + LOSSGRID_EXECUTABLE +

@@ -62,7 +62,7 @@ TEST(Reports, TwoRunsDoNotWriteOne) {
   }
   EXPECT_FALSE(std::filesystem::exists(report));
 
-  first.send(SIGKILL);  // leaves no lock
+  first.send(SIGKILL);  // the lock ends with the process
   EXPECT_EQ(first.wait().exit_code, 1000 + SIGKILL);
   const ProcessResult third =
       run_lossgrid(scratch, std::string("run --case 'lens=5+8 vocab=96' --impl fused --grid "
@@ -120,7 +120,7 @@ TEST(Stdout, EveryCommandReportsAFailedWrite) {
                 EndsWith("lossgrid: cannot write to standard output: Bad file descriptor\n"))
         << command;
   }
-  // The report of a run whose table nobody could read is there, and is nothing but the report.
+  // The report of a run whose table nobody could read exists and is complete.
   EXPECT_EQ(ordered_json::parse(read_all(scratch.file("new.json")))["run"]["status"], "complete");
 }
 
@@ -134,7 +134,7 @@ TEST(Stdout, AVerdictIsKept) {
   EXPECT_THAT(wrong.err, HasSubstr("cannot write to standard output"));
 }
 
-// A page is longer than the buffer of a pipe.
+// The page is longer than the buffer of a pipe.
 TEST(Stdout, AReaderThatLeavesEndsItQuietly) {
   const ScratchFolder scratch;
   const std::string page = "$LOSSGRID html -o - " + make_report(scratch);
@@ -239,7 +239,7 @@ TEST(FullDisk, FailedSnapshotsAndTracesAreInTheSummary) {
   EXPECT_THAT(result.out,
               HasSubstr("trace: " + scratch.file("t.json") + ", INCOMPLETE: cannot write " +
                         scratch.file("t.json") + ": File too large\n"));
-  EXPECT_EQ(count_lines(result.err), 3u) << result.err;  // the first is that of progress
+  EXPECT_EQ(count_lines(result.err), 3u) << result.err;  // the first line is the progress
 
   const ProcessResult failed =
       run_limited("--inject rank=0,at=forward,kind=nan --memory-snapshot $D/more");

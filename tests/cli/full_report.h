@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of a report, or of its partial file, with all parts of its trials in full.
+// Reader of a report, or of its partial file, with all parts of its trials expanded.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --inject of every command that has it: a fault that never fires is refused at the end, one that
-// fires is not; and timings that end by a fault have the status that a trial would have.
+// --inject of every command that has it: a fault that never fires is refused at the end, a fault
+// that fires is not. Timings that end by a fault have the same status as a trial would have.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST(InjectedFault, MayFireInAnyLaunchOfASupervisedRun) {
       "run --case 'lens=5+8 vocab=24' --impl fused --grid "
       "tp1cp1,tp2cp1 --supervise --launches grid --quiet --report " +
       scratch.file("r.json") + " --inject ";
-  // The first launch has no rank 1; a launch that it killed is followed by one that it does not.
+  // The first launch has no rank 1; the fault kills a launch and does not kill the next launch.
   for (const auto& [fault, code] : {std::pair{"rank=1,kind=throw,at=forward", 14},
                                     {"rank=1,kind=kill,at=forward,trial=1", 14},
                                     {"rank=1,kind=nan,at=backward", 10}}) {
@@ -107,7 +107,7 @@ TEST(InjectedFault, MayFireInAnyLaunchOfASupervisedRun) {
   EXPECT_EQ(json::parse(read_all(scratch.file("r.json")))["run"]["exit_code"], 64);
 }
 
-/// The status of a timing with a fault, and the exit code of the process.
+/// Returns the status of a timing with a fault, and the exit code of the process.
 std::pair<std::string, int> timing_with(const std::string& fault, const std::string& flags = "") {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");

@@ -54,7 +54,7 @@ struct Interrupt {
 
 class Interrupted : public testing::TestWithParam<Interrupt> {};
 
-// The third trial never ends, so nothing but the interrupt does.
+// The third trial never ends, so only the interrupt ends the run.
 TEST_P(Interrupted, ReportsWhatIsDoneAndGoesOn) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
@@ -87,7 +87,7 @@ TEST_P(Interrupted, ReportsWhatIsDoneAndGoesOn) {
     EXPECT_EQ(read.exit_code, 0) << command << read.out << read.err;
   }
   const ProcessResult compared = run_lossgrid(scratch, "compare " + report + " " + report);
-  EXPECT_EQ(compared.exit_code, 14) << compared.err;  // it did not come to its end
+  EXPECT_EQ(compared.exit_code, 14) << compared.err;  // the run is incomplete
   EXPECT_THAT(compared.out, HasSubstr(fmt::format("HEAD did not come to its end, exit code {}",
                                                   128 + GetParam().signal)));
 
@@ -135,14 +135,14 @@ TEST(Interrupts, TheLineThatIsPrintedGoesOn) {
   EXPECT_EQ(report_at(report)["trials"][0]["times"], left["trials"][0]["times"]);
 }
 
-/// A run whose first trial hangs; `crumbs` are there as soon as it has begun.
+/// Returns a command whose first trial hangs; `crumbs` exist as soon as the trial has begun.
 std::string run_that_hangs(const std::string& crumbs) {
   return "env LOSSGRID_BREADCRUMBS=" + crumbs + ' ' +
          with_executable(std::string(kFourTrials) +
                          "--inject rank=0,at=forward,trial=1,kind=hang ");
 }
 
-// Nobody reads the pipe that the report goes to, so the first signal does not come to an end.
+// Nobody reads the pipe of the report, so the first signal cannot finish.
 TEST(Interrupts, TheSecondEndsItAtOnce) {
   const ScratchFolder scratch;
   const std::string crumbs = scratch.file("crumbs");
@@ -156,7 +156,7 @@ TEST(Interrupts, TheSecondEndsItAtOnce) {
   EXPECT_EQ(run.wait().exit_code, 1000 + SIGTERM);
 }
 
-// Signals are ignored as a shell does for nohup and &.
+// Signals are ignored, as by a shell for nohup and &.
 TEST(Interrupts, IgnoredSignalsStayIgnored) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // CP layouts on the command line: the suite, bundles on every layout, reports and bad input.
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -15,6 +20,17 @@ using ::testing::HasSubstr;
 
 constexpr const char* kLayouts =
     "tp2cp2:contiguous,tp1cp3:ulysses,tp2cp2:zigzag_row,tp1cp3:contiguous_sequence";
+
+/// Returns the names of `lossgrid list layouts`.
+std::vector<std::string> listed_layouts() {
+  const ScratchFolder scratch;
+  std::istringstream lines(run_lossgrid(scratch, "list layouts").out);
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line[0] != ' ') names.push_back(line.substr(0, line.find(' ')));
+  }
+  return names;
+}
 
 void expect_passes(const std::string& arguments) {
   const ScratchFolder scratch;
@@ -31,6 +47,19 @@ TEST(Layouts, TheSuitePassesOnEmulatedDevices) {
   expect_passes(
       "run --suite layouts --impl fused,cp_gather_logits,cp_local,one_sweep,linear_ce "
       "--backend cuda_emulated --quiet");
+}
+
+TEST(Layouts, EveryOneOfTheListPasses) {
+  const std::vector<std::string> names = listed_layouts();
+  EXPECT_THAT(names, testing::Contains("zigzag_row"));
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    expect_passes(
+        fmt::format("run --impl reference,fused,cp_local,linear_ce --grid tp2cp2:{0},tp1cp3:{0} "
+                    "--case 'lens=5+29+1+15 mask=ragged vocab=24 microbatches=2' "
+                    "--case 'lens=5+8+1+3 vocab=24 hidden=8' --quiet",
+                    name));
+  }
 }
 
 TEST(Layouts, BundlesPass) {
@@ -66,9 +95,8 @@ TEST(Layouts, AnUnknownOneIsOneLine) {
   const ScratchFolder scratch;
   const ProcessResult result = run_lossgrid(scratch, "run --suite smoke --grid tp2cp2:spiral");
   EXPECT_EQ(result.exit_code, 65);
-  EXPECT_EQ(result.err,
-            "lossgrid: grid 'tp2cp2:spiral' has CP layout 'spiral', which is none of zigzag, "
-            "contiguous, ulysses, zigzag_row, contiguous_sequence, dynamic\n");
+  EXPECT_EQ(result.err, "lossgrid: grid 'tp2cp2:spiral' has CP layout 'spiral', which is none of " +
+                            fmt::format("{}\n", fmt::join(listed_layouts(), ", ")));
 }
 
 constexpr const char* kDynamic =

@@ -60,7 +60,7 @@ class LostDevice : public ::testing::TestWithParam<Loss> {
 };
 
 TEST_P(LostDevice, EndsTheProcessWithAReportThatIsResumed) {
-  // The other rank is informed: at the deadline the status would be another one.
+  // The other rank is informed; at the deadline the status would be different.
   const ProcessResult result = run_lossgrid(scratch_, run_with(fault()));
   EXPECT_EQ(result.exit_code, 14) << result.out << result.err;
   EXPECT_THAT(statuses_at(report_), ElementsAre("passed", "crashed", "not_run"));

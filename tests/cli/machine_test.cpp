@@ -106,7 +106,7 @@ TEST(Machines, CalibrationsPredictBesideMeasurements) {
     EXPECT_GT(row["predicted"]["time_ns"], 0) << row;
     EXPECT_GT(row["predicted"]["collectives_ns"], row["phase"] == "backward" ? -1 : 0) << row;
   }
-  EXPECT_FALSE(found["trials"][0]["times"][0].contains("predicted_ns"));  // plan
+  EXPECT_FALSE(found["trials"][0]["times"][0].contains("predicted_ns"));  // a plan
   EXPECT_GT(found["trials"][0]["times"][1]["predicted_ns"], 0);
   EXPECT_EQ(run_lossgrid(scratch, "validate " + report).exit_code, 0);
 }

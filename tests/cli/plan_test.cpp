@@ -144,7 +144,7 @@ TEST(Plan, NothingPlannedIs77) {
       run_lossgrid(scratch, "plan --case 'lens=8 vocab=24' --impl fused --fit 100");
   EXPECT_EQ(none.exit_code, 77);
   EXPECT_THAT(none.out, HasSubstr("skipped: fused tp1cp1 lens=8 vocab=24: lens = 1 needs"));
-  // One of two is enough.
+  // One of two files is enough.
   const ProcessResult one =
       run_lossgrid(scratch, "plan --case 'lens=8 vocab=24' --impl fused,linear_ce");
   EXPECT_EQ(one.exit_code, 0);
@@ -158,7 +158,7 @@ TEST(Models, AreListedWithTheirSource) {
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 5);
   EXPECT_THAT(result.out, HasSubstr("https://huggingface.co/Qwen/Qwen3-30B-A3B/"));
   EXPECT_THAT(result.out, testing::ContainsRegex("gpt-oss-20b +hidden=2880 +vocab=201088"));
-  // The file is in the folder of the suites, but is no suite.
+  // The file is in the folder of suites but is no suite.
   const ProcessResult suites = run_lossgrid(scratch, "list suites");
   EXPECT_EQ(suites.exit_code, 0) << suites.err;
   EXPECT_THAT(suites.out, Not(HasSubstr("\nmodels")));

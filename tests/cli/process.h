@@ -18,7 +18,7 @@ struct ProcessResult {
   std::string err;
 };
 
-/// A folder of its own for each test process, removed at the end.
+/// Folder of a test process, removed at the end.
 class ScratchFolder {
  public:
   ScratchFolder() {

@@ -37,13 +37,13 @@ TEST(ProgressText, FitsALineOfATerminal) {
   const std::string line = format_progress(3, 40, 119, std::string(100, 'x'));
   EXPECT_EQ(line.size(), 79u);
   EXPECT_TRUE(line.starts_with("[3/40] about 2 min left: xxx"));
-  // A character of two bytes is not cut: "[1/2] " and 36 of them are 78 bytes.
+  // A character of two bytes is not cut: "[1/2] " and 36 such characters are 78 bytes.
   std::string name;
   for (int i = 0; i < 60; ++i) name += "\xC3\xA4";
   EXPECT_EQ(format_progress(1, 2, std::nullopt, name), "[1/2] " + name.substr(0, 72));
 }
 
-/// A progress line with a file of its own and an injected clock.
+/// Progress line with its own file and an injected clock.
 class ProgressLine : public ::testing::Test {
  protected:
   ~ProgressLine() override { std::fclose(out_); }
@@ -79,8 +79,8 @@ TEST_F(ProgressLine, TrialsAreEstimatedByTheirMean) {
 
 TEST_F(ProgressLine, TimingsAreEstimatedByTheirBudgets) {
   Progress progress("bench", {0, 3, 30 + 30 + 10}, {}, clock());
-  EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 70);  // before one is finished
-  pass(15);  // known well enough after half of the time
+  EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 70);  // before a timing is finished
+  pass(15);                                               // precise enough after half of the time
   progress.finish_timing("a", 30, false);
   EXPECT_DOUBLE_EQ(progress.seconds_left().value(), 20);
   pass(45);  // its problem took long to make

@@ -89,7 +89,7 @@ TEST(ThousandRanks, NeedNoFlagWhereMemoryAllowsThem) {
   expect_ranks_pass("tp16cp16dp4", "--impl fused", 1);
 }
 
-// As many as a run may have. Sanitizers have less room for threads and take minutes.
+// The largest number of ranks in a run. Sanitizers have less room for threads and take minutes.
 TEST(FourThousandRanks, PassOnEveryAxis) {
   if (LOSSGRID_ASAN || LOSSGRID_TSAN) GTEST_SKIP() << "sanitizers are too slow for this";
   expect_ranks_pass("tp64cp64", "--impl cp_local", 1);

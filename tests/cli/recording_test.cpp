@@ -280,7 +280,8 @@ TEST(Recording, RefusesBadFlagsAndPlacesInOneLine) {
   EXPECT_EQ(read_all(scratch.file("old/snapshot")), "of another run");
 }
 
-// The verdict stands in the report, and the run ends as one that could not write.
+// The verdict is in the report, and the run ends with the exit code of output that could not be
+// written.
 TEST(Recording, ReportsALostFolderAtTheEnd) {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("snaps");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grids of a replay: several in one call, and the two ways to name one.
+// Grids of a replay: several grids in one call, and both ways to name a grid.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ TEST(ReplayGrids, RunOneAfterTheOtherInOneCall) {
                           "tp1cp4|cp_local", "tp1cp2|cp_local"));
   const nlohmann::json trials = full_report(report)["trials"];
   EXPECT_THAT(trials[1]["reproduce"].get<std::string>(), HasSubstr("--impl fused --grid tp1cp4"));
-  // The third grid has the TP size of the second.
+  // The third grid has the TP size of the second grid.
   for (const nlohmann::json& verdict : trials[2]["determinism"]) {
     if (verdict["name"] != "packing") continue;
     EXPECT_EQ(verdict["detail"], "compared with tp1cp4");

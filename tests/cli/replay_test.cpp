@@ -65,7 +65,7 @@ TEST(Replay, ObjectivesOfBundlesOnEveryAxis) {
                   HasSubstr(bundle + ".safetensors microbatches=2|tp2cp2dp2pp2|"));
       EXPECT_THAT(trial["reproduce"].get<std::string>(),
                   HasSubstr("--grid tp2cp2dp2pp2 --microbatches 2"));
-      if (trial["status"] == "skipped") {  // it needs sums over a sequence first
+      if (trial["status"] == "skipped") {  // it would need sums over a sequence
         EXPECT_EQ(trial["implementation"], "one_sweep");
         continue;
       }
@@ -97,7 +97,7 @@ TEST(Replay, NamesTheInputThatABundleLacks) {
   const std::string bundle = scratch.file("b.safetensors");
   ASSERT_EQ(run_lossgrid(scratch, "export --case 'lens=5+8 vocab=40' --out " + bundle).exit_code,
             0);
-  // The same batch for an objective that reads inputs which the file does not hold.
+  // The same batch for an objective that needs inputs missing in the file.
   std::string text = read_all(bundle);
   const std::string from =
       "{\\\"kind\\\":\\\"nll\\\",\\\"label_smoothing\\\":0.0,\\\"loss_type\\\":\\\"nll\\\","

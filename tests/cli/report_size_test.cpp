@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the report of a real suite, and packed reports on the command line.
+// Size of the report of a real suite, and packed reports on the command line.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-// A report of suite ci, of 20735 trials, has at most 60 MB.
+// A report of suite ci, with 20735 trials, has at most 60 MB.
 constexpr std::size_t kMostBytesOfATrial = 60'000'000 / 20'735;
 
 TEST(ReportSize, IsBoundedForTrialsOfSuiteCi) {

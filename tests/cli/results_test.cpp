@@ -112,7 +112,7 @@ TEST(Results, WithOneWrongElementFail) {
     }
     return failed_in(scratch);
   };
-  // Row 3 is trained on: token 4 stands for its label.
+  // Row 3 is trained on, with token 4 as its label.
   const auto vocab = right.header.at("grad_logits")["shape"][1].get<std::size_t>();
   std::size_t row = 0;
   while (right.get<double>("grad_logits", row * vocab) == 0) ++row;
@@ -170,7 +170,8 @@ TEST(Results, AreJudgedByWhatIsThere) {
   EXPECT_TRUE(trial["metrics"].empty());
 }
 
-/// Cuts the whole results of a bundle into those of the ranks of tp2cp2, by the views of the ranks.
+/// Cuts the whole results of a bundle into results of the ranks of tp2cp2, by the views of the
+/// ranks.
 void cut_for_ranks(const ScratchFolder& scratch, const EditableBundle& bundle,
                    const EditableBundle& whole) {
   const auto cu_of = [](const EditableBundle& file, const char* name) {
@@ -239,7 +240,7 @@ TEST(Results, AreJudgedByRankOnTheirGrid) {
   const ProcessResult more = judge(scratch, bundle, files, " --grid tp2cp4");
   EXPECT_EQ(more.exit_code, 65);
 
-  // One rank alone is wrong.
+  // Only one rank is wrong.
   const std::string third = scratch.file("r.rank3.safetensors");
   EditableBundle wrong = EditableBundle::read(third);
   const std::size_t elements = wrong.header["grad_logits"]["shape"][0].get<std::size_t>() *
@@ -252,7 +253,7 @@ TEST(Results, AreJudgedByRankOnTheirGrid) {
   const json trial = full_report(scratch.file("r.json"))["trials"][0];
   EXPECT_THAT(trial["reason"].get<std::string>(), HasSubstr("rank 3"));
 
-  // Ranks disagree about the loss.
+  // The ranks' losses differ.
   wrong.set("loss", 0, wrong.get<double>("loss", 0) * (1 + 1e-9));
   write_all(third, wrong.bytes());
   EXPECT_EQ(judge(scratch, bundle, files, " --grid tp2cp2").exit_code, 10);

@@ -44,7 +44,7 @@ TEST(Resume, RunsOnlyWhatADeadRunDidNotFinish) {
   const ScratchFolder scratch;
   const std::string report = scratch.file("r.json");
   const std::vector<ordered_json> left = die(scratch, report);
-  ASSERT_EQ(left.size(), 2u);  // the run, and the one trial before rank 2 was there
+  ASSERT_EQ(left.size(), 2u);  // the run, and the only trial before a grid had rank 2
   const ordered_json first = full_report(report)["trials"][0];
 
   const ProcessResult resumed =
@@ -116,7 +116,7 @@ TEST(Resume, RefusesWhatIsNotItsOwn) {
     EXPECT_EQ(result.exit_code, 65) << arguments;
     return result.err;
   };
-  EXPECT_THAT(refused(kSmoke), HasSubstr("--resume: "));  // there is none
+  EXPECT_THAT(refused(kSmoke), HasSubstr("--resume: "));  // there is no report
   ASSERT_EQ(run_lossgrid(scratch,
                          "bench --case 'lens=4 vocab=9' --impl fused --max-seconds 0.01 "
                          "--report " +

@@ -52,7 +52,7 @@ TEST(Run, TwoRunsDifferOnlyInVolatileFields) {
   ASSERT_EQ(run_lossgrid(scratch, arguments + scratch.file("report.json")).exit_code, 0);
   const json second = full_report(scratch.file("report.json"));
   EXPECT_EQ(stable(first).dump(), stable(second).dump());
-  EXPECT_NE(first.dump(), second.dump());  // the times at least
+  EXPECT_NE(first.dump(), second.dump());  // at least the times differ
 }
 
 TEST(Run, TheReproductionLineReproduces) {
@@ -101,7 +101,7 @@ TEST(Run, StopsAtTheFirstFailureWhenAsked) {
     EXPECT_EQ(left["trials"][k]["status"], "not_run");
     EXPECT_EQ(left["trials"][k]["reason"], "an earlier trial did not pass (--stop-at-failure)");
   }
-  // A fault behind the end is no mistake of the command line.
+  // A fault after the end of the run is no mistake in the command line.
   const ProcessResult missed =
       run_lossgrid(scratch, arguments + " --inject rank=0,at=forward,trial=6,kind=throw");
   EXPECT_EQ(missed.exit_code, 10) << missed.out << missed.err;

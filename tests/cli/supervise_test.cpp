@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run --supervise: if a launch dies, the report is there, the trial that died is named, and the
-// others ran.
+// run --supervise: if a launch dies, the report exists and names the trial that died, and all other
+// trials ran.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -59,7 +59,7 @@ TEST_P(Supervised, ADeadTrialIsNamedAndTheOthersRun) {
   EXPECT_EQ(dead["rank_states"][2]["phase"], "forward");
   EXPECT_FALSE(std::filesystem::exists(report + ".launch.json.partial.jsonl"));
 
-  // A later run does the missing trials, and only those.
+  // A later run runs the missing trials only.
   const ProcessResult resumed =
       run_lossgrid(scratch, fmt::format("{} --resume {} --report {}", kTrials, report, report));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.out << resumed.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scripts/sweep --dry-run: prints and does nothing, also on a node where nothing is installed.
+// scripts/sweep --dry-run: only prints, even on a node where nothing is installed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,14 +31,14 @@ TEST(SweepDryRun, NeedsNoReport) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("--grid tp1cp1 --report REPORT.launch.json"));
   EXPECT_THAT(result.out, HasSubstr("--grid tp2cp1 --report REPORT.launch.json"));
-  // Only a dry run does without.
+  // Only a dry run works without the program.
   EXPECT_EQ(shell(scratch, fmt::format("LOSSGRID='{}' scripts/sweep --launcher none -- {}",
                                        LOSSGRID_EXECUTABLE, kSweptTrials))
                 .exit_code,
             64);
 }
 
-/// A checkout whose setup and build leave a file behind.
+/// Checkout whose setup and build leave a file behind.
 class SweepOfANewNode : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +70,7 @@ TEST_F(SweepOfANewNode, InstallsAndBuildsNothing) {
   EXPECT_THAT(result.out, HasSubstr("run --supervise --launches all --dry-run"));
   EXPECT_THAT(result.err, HasSubstr("is not built"));
 
-  // Without --dry-run it does both; the program that it would start then is not there.
+  // Without --dry-run the script runs setup and build; then the program that it starts is missing.
   EXPECT_NE(
       shell(scratch_, fmt::format("'{}/scripts/sweep' --launcher none", scratch_.path())).exit_code,
       0);

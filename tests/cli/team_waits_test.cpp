@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of OpenMP teams are short unless the environment has an opinion, which child processes get
-// as it was given. Libraries of OpenMP print the environment that they have read.
+// Waits of OpenMP teams are short unless the environment sets them, and child processes get the
+// given environment. Libraries of OpenMP print the environment that they have read.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

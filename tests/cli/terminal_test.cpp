@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output on a pseudo terminal of 80 columns and 24 lines: no line of a table is longer, and
-// failures are red. Through a pipe the same output is whole and plain.
+// Output on a pseudo terminal of 80 columns and 24 lines: no line of a table is longer, and
+// failures are red. Through a pipe the same output is complete and without colours.
 #include <algorithm>
 #include <sstream>
 #include <utility>
@@ -23,7 +23,8 @@ using ::testing::Not;
 
 constexpr const char* kRed = "\033[31m";
 
-/// Returns the stdout of `arguments` on a terminal. `environment`: "NAME=value ..." in front.
+/// Returns the stdout of `arguments` on a terminal. `environment` precedes the command: "NAME=value
+/// ...".
 std::string on_80_columns(const std::string& arguments, const std::string& environment = "") {
   winsize size{};
   size.ws_col = 80;
@@ -140,7 +141,7 @@ TEST(Terminal, ComparisonsFitEightyColumns) {
       on_80_columns("gate " + base + " " + head + " --policy reports/policies/exact.json");
   expect_to_fit(gated);
   EXPECT_THAT(gated, HasSubstr(kRed + std::string("failed")));
-  // Into a file: whole and plain.
+  // Output into a file is complete and without colours.
   on_80_columns("compare " + base + " " + head + " --out " + scratch.file("out"));
   EXPECT_THAT(read_all(scratch.file("out")), Not(HasSubstr("\033")));
   EXPECT_THAT(read_all(scratch.file("out")), HasSubstr("head / base"));

@@ -22,15 +22,16 @@ bf16 from_bits(std::uint32_t bits) {
   return out;
 }
 
-/// Returns the magnitude of bf16 number `bits`, from the definition of the format; of infinity, the
-/// number that would follow the largest finite one, so that distances to it make sense.
+/// Returns the magnitude of bf16 number `bits`, from the definition of the format; for infinity,
+/// the number that would follow the largest finite number, so that distances to infinity make
+/// sense.
 double magnitude(std::uint32_t bits) {
   const int exponent = static_cast<int>(bits >> 7);
   const double fraction = (bits & 0x7f) / 128.0;
   return exponent == 0 ? std::ldexp(fraction, -126) : std::ldexp(1.0 + fraction, exponent - 127);
 }
 
-/// Returns the nearest bf16 by comparing distances in double, ties to the even one.
+/// Returns the nearest bf16 by comparing distances in double, ties to even.
 std::uint32_t nearest_bits(std::uint32_t below, double value) {
   const double down = value - magnitude(below);
   const double up = magnitude(below + 1) - value;
@@ -38,8 +39,9 @@ std::uint32_t nearest_bits(std::uint32_t below, double value) {
   return below % 2 == 0 ? below : below + 1;
 }
 
-// Every bf16 number with the floats that follow it: itself, its neighbours, and both sides of the
-// middle. In between the decision is the same. Truncation, ties away and ties up all fail here.
+// Tests every bf16 number with the floats that follow it: the number itself, its neighbours, and
+// both sides of the middle. In between, rounding is the same. Truncation, ties away and ties up all
+// fail here.
 TEST(DType, Bf16RoundsToNearestEvenEverywhere) {
   for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
     EXPECT_EQ(static_cast<double>(from_bits(bits)), magnitude(bits));
@@ -68,7 +70,7 @@ TEST(DType, Bf16KeepsSpecialValues) {
   EXPECT_EQ(bf16(-infinity).bits, 0xff80);
   EXPECT_EQ(bf16(std::numeric_limits<float>::max()).bits, 0x7f80);  // rounds up, to infinity
   EXPECT_EQ(bf16(-0.0f).bits, 0x8000);
-  // NaNs whose payload is in the bits that are cut off, or would carry into the exponent or sign.
+  // NaNs whose payload is in the dropped bits, or would carry into the exponent or sign.
   for (const std::uint32_t word : {0x7f800001u, 0x7fffffffu, 0x7fc00000u, 0xff800001u, 0xffffffffu,
                                    0x7f80ffffu, 0x7fff8000u}) {
     const bf16 value(std::bit_cast<float>(word));
@@ -95,8 +97,8 @@ TEST(DType, TypesMatchTheirSizes) {
   EXPECT_EQ(size_of(DTypeOf<std::uint8_t>::value), sizeof(std::uint8_t));
 }
 
-// 1 + u is a tie that goes to 1, 1 + 3u one that goes up: u is the unit roundoff and no other
-// power.
+// 1 + u is a tie that rounds to 1, 1 + 3u a tie that rounds up, so that u is the unit roundoff and
+// no other power.
 TEST(DType, UnitRoundoffIsHalfASpacing) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const double u = unit_roundoff(dtype);

@@ -87,7 +87,7 @@ TEST_F(FileTest, RefusesAFileAsFolder) {
 }
 
 TEST_F(FileTest, FailureKeepsTheOldFileAndLeavesNoTemporary) {
-  // Root may write anywhere, so a name that is too long stands in for a folder without permission.
+  // Root may write anywhere, so a name that is too long replaces a folder without permission.
   const std::string long_name = path(std::string(256, 'n'));
   const Error error = error_of([&] { write_file_atomically(long_name, std::string("x")); });
   EXPECT_EQ(error.code(), ErrorCode::io);

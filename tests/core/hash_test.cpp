@@ -12,14 +12,14 @@
 namespace lossgrid {
 namespace {
 
-// The first outputs of SplitMix64 from state 0.
+// First outputs of SplitMix64 from state 0.
 TEST(Hash, MixBitsKnownAnswers) {
   EXPECT_EQ(mix_bits(0), 0xE220A8397B1DCDAFu);
   EXPECT_EQ(mix_bits(0x9E3779B97F4A7C15u), 0x6E789E6AA1B965F4u);
   EXPECT_EQ(mix_bits(0x9E3779B97F4A7C15u * 2), 0x06C45D188009454Fu);
 }
 
-// A flipped bit in any place, also in the tail that is no whole word, gives another fingerprint.
+// A flipped bit in any place, even in an incomplete last word, changes the fingerprint.
 TEST(Hash, EveryBitCounts) {
   for (const std::size_t size : {1u, 7u, 8u, 9u, 24u, 31u, 32u, 40u, 71u}) {
     std::vector<std::byte> bytes(size, std::byte{0x5a});
@@ -33,7 +33,7 @@ TEST(Hash, EveryBitCounts) {
   }
 }
 
-// Lengths and places get lost in zeros most easily.
+// Zeros lose lengths and places most easily.
 TEST(Hash, LengthOrderAndSeedCount) {
   std::set<std::uint64_t> seen;
   const std::vector<std::byte> zeros(32);

@@ -23,7 +23,7 @@ TEST(Philox, KnownAnswers) {
             (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// Every argument reaches the block, each in a place of its own.
+// Every argument reaches the block in its own place.
 TEST(RandomStream, ArgumentsHavePlacesOfTheirOwn) {
   const RandomStream stream(0x299f31d0a4093822u, 0x03707344);
   EXPECT_EQ(stream.block(0x85a308d3243f6a88u, 0x13198a2e),
@@ -40,7 +40,7 @@ TEST(RandomStream, ColumnsAreThoseOfTheirBlock) {
   }
 }
 
-// Seeds, streams, rows and columns that are close give values that are not.
+// Close seeds, streams, rows and columns give different values.
 TEST(RandomStream, NeighboursDiffer) {
   std::set<double> seen;
   std::size_t drawn = 0;

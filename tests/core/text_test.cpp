@@ -126,7 +126,7 @@ TEST(Text, EscapeControlsLeavesNothingThatATerminalObeys) {
                             "31m\xC2\xA0"),
             "\\u009b"
             "31m\xC2\xA0");  // C1: CSI
-  // Half a character, one too long, one beyond Unicode, and a byte alone.
+  // Half a character, an overlong character, a character beyond Unicode, and a single byte.
   EXPECT_EQ(escape_controls("\xE2\x82"), "\\xe2\\x82");
   EXPECT_EQ(escape_controls("\xE0\x80\x9B"), "\\xe0\\x80\\x9b");
   EXPECT_EQ(escape_controls("\xC0\x9B\xFF\x9B"), "\\xc0\\x9b\\xff\\x9b");

@@ -78,7 +78,7 @@ TEST_F(TraceFileTest, ATimelineEndsItsSlicesAndAnotherOneOfTheRankGoesOn) {
     work(rank);
   }
   file->finish();
-  file->add("{\"late\":1}");  // of a thread that hung until now
+  file->add("{\"late\":1}");  // event of a thread that hung until now
   const std::string text = read_text_file(path("t.json"));
   EXPECT_TRUE(nlohmann::json::parse(text).is_array());
   EXPECT_EQ(text.find("process_name"), text.rfind("process_name"));

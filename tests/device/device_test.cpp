@@ -34,7 +34,7 @@ TEST(Device, AccountsForExactlyWhatWasAskedFor) {
   EXPECT_THAT(phase.by_tag_bytes, ElementsAre(Pair("logits", 1001), Pair("lse", 24)));
 }
 
-// A refused allocation leaves no trace, in the account or among the buffers.
+// A refused allocation leaves no trace in the account or the buffers.
 TEST(Device, TooMuchIsAnErrorOfMemory) {
 #if LOSSGRID_ASAN || LOSSGRID_TSAN
   GTEST_SKIP() << "sanitizers end the process at such an allocation";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that belongs to a time on a device, as a lower bound of the time.
+// Timers of devices, with known work as a lower bound of the time.
 #include "harness/device/device_timer.h"
 
 #include <chrono>
@@ -38,7 +38,7 @@ TEST(DeviceTimer, CountsWhatTheHostDoesInBetween) {
     const std::unique_ptr<DeviceTimer> timer = make_device_timer(*device);
     timer->start();
     std::this_thread::sleep_for(kNap);
-    // On a GPU the first event stands behind a kernel of 100 microseconds.
+    // On a GPU the first event follows a kernel of 100 microseconds.
     EXPECT_GE(timer->stop(), kNapNs - 110'000) << name(backend);
   }
 }

@@ -12,7 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// Products of a device are counted at the launch; those of the processor's own table are not.
+/// Products of a device are counted at the launch; products of the processor's own table are not
+/// counted.
 TEST(DeviceWork, CountsTheFlopsOfProducts) {
   const float a[6] = {1, 2, 3, 4, 5, 6};
   const float b[3] = {1, 1, 1};

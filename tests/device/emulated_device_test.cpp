@@ -52,7 +52,7 @@ ErrorCode code_of(const std::function<void()>& call) {
   } catch (const Error& error) {
     return error.code();
   }
-  return ErrorCode::io;  // nothing was thrown
+  return ErrorCode::io;  // no error was thrown
 }
 
 /// The loss is thrown by the wait, and then by every call except releases of memory.
@@ -128,7 +128,7 @@ TEST(EmulatedDevice, FillsMayBeginAndEndAnywhere) {
   const std::unique_ptr<Device> emulated = make_emulated_device();
   const std::unique_ptr<Device> cpu = make_cpu_device();
   for (Device* device : {emulated.get(), cpu.get()}) {
-    Buffer buffer = device->allocate(7, "tensor", MemorySpace::device);  // guards behind it
+    Buffer buffer = device->allocate(7, "tensor", MemorySpace::device);  // guards follow the buffer
     device->fill(buffer.data(), 0, 7, MemorySpace::device);
     device->fill(buffer.data() + 1, 0x0201, 5, MemorySpace::device);
     const HostView view(buffer);
@@ -193,7 +193,7 @@ TEST(EmulatedDevice, ProductsWaitTheirTurn) {
   EXPECT_EQ(c[0], 1 + 9 + 3);
 }
 
-/// Rows of the result stand three elements apart; c is not touched.
+/// Rows of the result are three elements apart; c is not touched.
 TEST(EmulatedDevice, ProductsRoundEverySumOnceWhereThatIsAskedFor) {
   const std::unique_ptr<Device> device = make_emulated_device();
   const std::vector<float> a{1, 0x1p-9f, -3, 0x1p-8f};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of all kinds against a plain float64 loop, with a bound that any order of float32 sums
-// keeps for values of both signs, and that one wrong, missing or bf16-rounded term breaks. Memory
-// beyond the rows is NaN where it must not be read, and a mark where it must not be written.
+// Products of all kinds against a plain float64 loop. Any order of float32 sums keeps the bound for
+// values of both signs; a single wrong, missing or bf16-rounded term breaks it. Memory beyond the
+// rows is NaN where it must not be read, and a mark where it must not be written.
 #include "harness/device/gemm.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ float uniform(std::uint32_t& state) {  // [-1, 1]
   return static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
 }
 
-/// Makes op(M) [rows, columns], with `padding` NaNs behind every stored row.
+/// Makes op(M) [rows, columns], with `padding` NaNs after every stored row.
 class Factor {
  public:
   Factor(DType dtype, std::int64_t rows, std::int64_t columns, bool transposed,
@@ -77,7 +77,8 @@ struct Variant {
   bool accumulate = false;
 };
 
-/// Returns c of the product, `padding` marks behind every row; the workspace is just large enough.
+/// Returns c of the product, with `padding` marks after every row; the workspace is just large
+/// enough.
 std::vector<float> multiply(const Shape& shape, const Variant& variant, const Factor& a,
                             const Factor& b, std::vector<float> c) {
   const auto floats = static_cast<std::size_t>(
@@ -97,7 +98,7 @@ Factor make_b(const Shape& shape, const Variant& variant) {
   return {variant.b, shape.k, shape.n, variant.transpose_b, variant.padding, 2};
 }
 
-/// Makes the initial c: values to add to, else NaN, which must not be read.
+/// Makes the initial c: values to accumulate on, else NaN, which must not be read.
 std::vector<float> initial_c(const Shape& shape, const Variant& variant) {
   const std::int64_t stride = shape.n + variant.padding;
   std::vector<float> c(static_cast<std::size_t>(shape.m * stride), kMark);
@@ -166,7 +167,8 @@ bool same_bits(const std::vector<float>& x, const std::vector<float>& y) {
   return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0;
 }
 
-/// One thread, unless a test asks for more: threads of small products mostly wait for each other.
+/// Tests with one thread, unless a test sets more, because threads of small products mostly wait
+/// for each other.
 class GemmTest : public testing::Test {
  protected:
   static constexpr int kAllThreads = std::numeric_limits<int>::max();
@@ -189,7 +191,7 @@ TEST_F(GemmTest, NativeBf16) {
   expect_all_variants_right(DType::bf16, DType::bf16);
 }
 
-// Two panels each, along n and along k, the last one shorter.
+// Two panels along n, and two along k; the last panel is shorter.
 TEST_F(GemmTest, PanelsJoin) {
   set_rank_threads(kAllThreads);
   for (const Shape& shape : {Shape{2, 2700, 400}, Shape{2, 400, 2700}}) {
@@ -285,7 +287,7 @@ TEST_F(GemmTest, RunsGiveTheSameBits) {
   }
 }
 
-// Every caller has other values, so that nothing of one can pass for that of another.
+// Every caller has different values, so that no result can pass for another caller's.
 TEST_F(GemmTest, ConcurrentCallsGiveTheBitsOfOne) {
   constexpr unsigned kCallers = 4;
   static constexpr Shape kShape{33, 200, 150};
@@ -329,7 +331,7 @@ TEST(GemmLibrary, NamesVersionAndInstructions) {
 }
 
 TEST(Gemm, LargeProductsAreRightWhicheverKernelMakesThem) {
-  // Large enough for the primitive where b is transposed, or a is with a long sum.
+  // Large enough for the primitive with a transposed b, or a transposed a and a long sum.
   struct Shape {
     std::int64_t m, n, k;
     bool a_transposed, b_transposed;

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr const char* kGpu = "0123456789abcdef0123456789abcdef";
 
-/// Names a library of NVML for the time of a test.
+/// Scope that names a library of NVML.
 class NamedLibrary {
  public:
   explicit NamedLibrary(const char* path) { setenv(kNvmlLibraryVariable, path, 1); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that take loaded implementations beside run: plan, export and replay, bench, ab; and
+// Commands other than run that take loaded implementations: plan, export and replay, bench, ab; and
 // options of a function.
 #include <gmock/gmock.h>
 
@@ -52,7 +52,7 @@ TEST_F(ExternalCommands, PlanHasALineForThem) {
                                 ContainsRegex("vocab_parallel.*measured when it runs and not")));
 }
 
-// A pair that is skipped needs one launch, one that is judged twelve.
+// A skipped pair needs one launch, a judged pair twelve.
 TEST_F(ExternalCommands, AbLoadsThemInEveryLaunch) {
   const std::string file = write_python("mine.py", R"(
 @lossgrid.implementation(supports=lambda problem: "not today")
@@ -92,7 +92,7 @@ TEST_F(ExternalCommands, BenchHasThemInTheTableOfBuiltInOnes) {
   }
   // Collectives of a worker are not counted during a timing.
   EXPECT_THAT(result.out, ContainsRegex("\n  vocab_parallel +both .* -\n"));
-  // The baseline is the built-in one, although another one was named first.
+  // The baseline is the built-in implementation, although another was named first.
   EXPECT_THAT(result.out, ContainsRegex("\n  fused +both .* 1\\.00x +[0-9]+%\n"));
 }
 

@@ -14,7 +14,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 3 columns are 2 and 1 of two TP ranks.
+// 3 columns are 2 and 1 columns of two TP ranks.
 const std::string kThree = "--case 'lens=5+8 vocab=3' --grid tp1cp1,tp2cp1,tp2cp2 ";
 
 const std::string kModels = R"(
@@ -124,7 +124,7 @@ TEST_F(ExternalCostModels, ACallTooMuchOrTooFewEndsWith12AndIsNamed) {
 TEST_F(ExternalCostModels, AnotherPeakEndsWith12AndIsNamed) {
   const ProcessResult smaller = run_models("smaller");
   EXPECT_EQ(smaller.exit_code, 12) << smaller.out << smaller.err;
-  // 4 % of three columns are within the tolerance, 6 % of two are not.
+  // 4 % of three columns is within the tolerance, 6 % of two columns is not.
   EXPECT_THAT(smaller.out,
               AllOf(HasSubstr("1 passed, 2 failed"),
                     HasSubstr("memory: rank 0 forward needed 800000 bytes, predicted 850000")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives and allocations in the report, of functions for which they are known.
+// Collectives and allocations in the report, for functions with known collectives and allocations.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -65,7 +65,7 @@ TEST_F(ExternalCosts, CollectivesAndPeaksAreThoseOfTheFunction) {
     }
     ++peaks;
   }
-  EXPECT_EQ(peaks, 8);  // two of each rank
+  EXPECT_EQ(peaks, 8);  // two for each rank
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returned entropies: lossgrid makes losses of them, so that their backward decides as that of
-// log-probabilities does, under every convention; a run without such a loss names what it did not
-// compare.
+// Returned entropies: lossgrid makes losses from them, so that their backward decides like the
+// backward of log-probabilities, under every convention. A run without such a loss names the
+// gradient that it did not compare.
 #include <map>
 #include <set>
 
@@ -234,7 +234,7 @@ TEST_F(ExternalEntropies, HaveMutantsOfTheirOwn) {
       "mutants", {kExamples + "entropy.py", write_python("logged.py", kGradientLeftOut)},
       "--suite " + scratch_.file("suite.json") + " --impl entropy,logged --report " + report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  std::map<std::string, std::string> rejected_by;  // checks
+  std::map<std::string, std::string> rejected_by;  // failed checks
   for (const ordered_json& mutant : records_of(report, "mutants")) {
     rejected_by[mutant["name"]] = mutant["rejected_by"].dump();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples of the Python package as a user runs them: right ones pass wherever they declare
-// support, wrong ones are rejected for the mistake that they make.
+// The examples of the Python package as a user runs them: right examples pass wherever they declare
+// support, wrong examples are rejected for their mistake.
 #include <map>
 #include <set>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations of the mistakes in wrong_losses.py: each has its true cause, and none a false one.
-// The table of docs/verification.md is this one.
+// Explanations of the mistakes in wrong_losses.py: each mistake has its true cause and no false
+// cause. docs/verification.md has the same table.
 #include <map>
 #include <string>
 #include <vector>
@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 
 struct Explained {
   std::string name;
-  std::string cause;      // a part of its explanation
-  std::string also = {};  // a part of another sentence about the same cause
+  std::string cause;      // part of the explanation
+  std::string also = {};  // part of another sentence about the same cause
 };
 
 /// Mistakes that show on the same case and grid.
@@ -135,7 +135,7 @@ TEST_F(ExplainedLosses, HaveTheirTrueCauseAndNoOther) {
     for (const Explained& loss : group.losses) {
       const std::string& explanation = found[loss.name];
       EXPECT_THAT(explanation, HasSubstr(loss.cause)) << loss.name;
-      // All other sentences state numbers alone.
+      // All other sentences state numbers only.
       for (const std::string& sentence : split(explanation, '\n')) {
         const bool is_also = !loss.also.empty() && sentence.find(loss.also) != std::string::npos;
         if (is_also || sentence.find(loss.cause) != std::string::npos) continue;

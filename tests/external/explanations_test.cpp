@@ -33,7 +33,7 @@ def spreads_nan(logits, batch):
 
 class ExternalExplanations : public WithTorch {
  protected:
-  /// Runs `name` on one case and grid, with `keys` of the case beside its lengths.
+  /// Runs `name` on one case and grid; `keys` are keys of the case other than its lengths.
   std::string run_wrong(const std::string& name, const std::string& keys) const {
     const ProcessResult result =
         run_loaded("run", {write_python("mistakes.py", kMistakes)},

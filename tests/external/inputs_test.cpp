@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suites with cases from logits and from hidden states: every implementation gets its own kind.
-// Only a case that is requested by name is refused as one of the other kind.
+// Suites with cases from logits and from hidden states: every implementation gets its own kind. A
+// case of the other kind is refused only if it is requested by name.
 #include <gmock/gmock.h>
 
 #include "python.h"

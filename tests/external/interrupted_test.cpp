@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs with loaded implementations that are cut short: injected faults, a supervisor, and a run
-// that continues from the report of another one.
+// that continues from another run's report.
 #include <gmock/gmock.h>
 
 #include "background.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that offer values: verified with each of them, timed with the default alone.
+// Options that offer values: verified with each value, timed with the default only.
 #include <set>
 
 #include <gmock/gmock.h>

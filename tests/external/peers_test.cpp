@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other libraries' cross entropies (python/peers) as external implementations: right ones pass,
-// twins that are wrong in one way fail, and declared roundings allow no other errors.
+// Other libraries' cross entropies (python/peers) as external implementations: right
+// implementations pass, copies with one mistake fail, and declared roundings allow no other errors.
 #include <filesystem>
 #include <map>
 #include <set>
@@ -34,10 +34,10 @@ class Peers : public WithTorch {
   struct Outcome {
     std::set<std::string> statuses;
     std::set<std::string> failures;  // names of the checks that some trial failed
-    std::string reason;              // of a trial that did not pass
+    std::string reason;              // reason of a trial that did not pass
   };
 
-  /// The outcome of every implementation over all cases that it takes.
+  /// Returns the outcome of every implementation over all cases that it takes.
   std::map<std::string, Outcome> outcomes(const std::vector<std::string>& files,
                                           const std::string& implementations,
                                           const std::string& arguments, int exit_code) const {

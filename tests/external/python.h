@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of the executable with implementations in Python. Their interpreter, with PyTorch, is that
-// of the virtual environment build/venv of the source folder, or the one of tests/warm_python in
-// its place.
+// Runs of the executable with implementations in Python. The interpreter, with PyTorch, comes from
+// the virtual environment build/venv of the source folder, or from tests/warm_python in its place.
 #pragma once
 
 #include <cstdlib>
@@ -23,7 +22,7 @@ inline const std::string kFreshPython = LOSSGRID_SOURCE_DIR "/build/venv/bin/pyt
 inline const std::string kPython = LOSSGRID_SOURCE_DIR "/tests/warm_python/python3";
 inline const std::string kExamples = LOSSGRID_SOURCE_DIR "/python/examples/";
 
-/// Returns the reason for which implementations in Python cannot run here, nullopt if they can.
+/// Returns the reason why implementations in Python cannot run here; nullopt if they can.
 inline std::optional<SkipReason> no_torch() {
   const std::string find =
       "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)";
@@ -38,7 +37,7 @@ inline nlohmann::ordered_json records_of(const std::string& report, const char* 
   return full_report(report).at(key);
 }
 
-/// A test that is skipped without PyTorch.
+/// Test that is skipped without PyTorch.
 class WithTorch : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -55,8 +54,8 @@ class WithTorch : public ::testing::Test {
                         fmt::format("{}{} --python '{}' {}", command, load, python, arguments));
   }
 
-  /// Writes a file of the scratch folder and returns its path. `text` comes behind the imports that
-  /// implementations need, and a vocabulary-parallel function that is right.
+  /// Writes a file in the scratch folder and returns its path. `text` follows the imports that
+  /// implementations need and a right vocabulary-parallel function.
   std::string write_python(const std::string& name, const std::string& text) const {
     const std::string path = scratch_.file(name);
     write_all(path, fmt::format(R"(import os

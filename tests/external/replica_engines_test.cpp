@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines reduce over DP and CP by themselves: what ranks should have alike is compared, and a
-// mistake is named.
+// Engines reduce over DP and CP themselves: numbers that should be equal on all ranks are compared,
+// and a mistake is named.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -174,8 +174,8 @@ TEST_F(Replicas, AreWhatTheMutantsOfAnEngineBreak) {
   expect_all(run_engines("replica_engines.py", broken, "tp1cp2dp2"), "failed");
 }
 
-/// Returns an interpreter with PyTorch and Megatron-core, "" if there is none: that of
-/// LOSSGRID_MEGATRON_PYTHON, or that of all tests.
+/// Returns an interpreter with PyTorch and Megatron-core: LOSSGRID_MEGATRON_PYTHON, or the
+/// interpreter of all tests; "" without one.
 std::string python_with_megatron() {
   const char* given = std::getenv("LOSSGRID_MEGATRON_PYTHON");
   const std::string python = given != nullptr ? given : kFreshPython;

@@ -77,8 +77,8 @@ TEST_F(Reproduction, RunsTheMutant) {
       paste(mutants + "--impl mine/forward-1-skip,mine/forward-2-skip --report mutants.json");
   ASSERT_EQ(result.exit_code, 10) << result.out << result.err;
   const ordered_json records = records_of(scratch_.file("mutants.json"), "mutants");
-  ASSERT_EQ(records.size(), 3u);                       // and the control
-  EXPECT_FALSE(records[0]["rejected"]) << records[0];  // the collective that is not needed
+  ASSERT_EQ(records.size(), 3u);                       // including the control
+  EXPECT_FALSE(records[0]["rejected"]) << records[0];  // the mutant of the unneeded collective
   ASSERT_TRUE(records[1]["rejected"]) << records[1];
   const ProcessResult again = paste(records[1]["reproduce"]);
   EXPECT_EQ(again.exit_code, 10) << again.out << again.err;

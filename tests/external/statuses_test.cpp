@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that raise, die, hang or return nonsense: each has its status, the report describes it,
-// and the trials behind it run.
+// and later trials run.
 #include <map>
 #include <utility>
 
@@ -207,7 +207,7 @@ TEST_F(ExternalStatuses, FunctionsThatFailDoNotEndTheRun) {
 TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
   auto trials = run_all(kFine + kHanging, "sleeps,waits_alone,begins,fine", "--timeout 6", 15);
   EXPECT_EQ(trials["fine"]["status"], "passed") << trials["fine"]["reason"];
-  // The rank that keeps the other waiting is outside of collectives, or in one that the other,
+  // The rank that the other waits for is outside of collectives, or in a collective that the other,
   // which has finished its work, never makes.
   for (const char* name : {"sleeps", "waits_alone"}) {
     EXPECT_EQ(trials[name]["first_failed_rank"], 1) << trials[name];
@@ -216,7 +216,7 @@ TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
                 StartsWith(fmt::format(
                     "rank 1 in forward: forward of '{}': the deadline has passed ", name)));
   }
-  // No worker lives on beside the next trial.
+  // No worker still runs during the next trial.
   const auto [sleeps, waits_alone] = std::pair(alive("sleeps"), alive("waits_alone"));
   EXPECT_GT(sleeps.second, sleeps.first + 0.1);
   EXPECT_LT(sleeps.second, waits_alone.first);
@@ -235,8 +235,7 @@ TEST_F(ExternalStatuses, FunctionsThatHangAreEndedAtTheDeadline) {
 }
 
 TEST_F(ExternalStatuses, TheStackOfAProcessThatRunsLateIsWaitedFor) {
-  // A child lets its parent, which has stopped, run 300 ms behind the signal that asks for the
-  // stack.
+  // A child lets its stopped parent run 300 ms after the signal that requests the stack.
   auto trials = run_all(R"py(
 import os
 import re

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// supports= that raises, ends its process or does not return: the trial has its status, and the
-// trials behind it run.
+// supports= that raises, ends its process or does not return: the trial has its status, and later
+// trials run.
 #include <map>
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST_F(ExternalSupports, FailuresAreTheStatusOfTheirTrial) {
   expect(trials[2], "crashed", "-m lossgrid.worker ended with exit code 4");
   expect(trials[3], "skipped", "takes it not");
   expect(trials[4], "passed", "");
-  // Trials behind it would have the same deadline, which is short for a machine with other work.
+  // Later trials would have the same deadline, which is short for a busy machine.
   const ordered_json hung = run("27", "--timeout 4", 15);
   ASSERT_EQ(hung.size(), 1u);
   expect(hung[0], "timeout", "supports of 'unsure' gave no answer within 4 s");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// takes=: a function is given row terms of the objective and transforms of the logits only if it
+// takes=: a function gets row terms of the objective and transforms of the logits only if it
 // declares that it makes them itself.
 #include <map>
 
@@ -123,13 +123,13 @@ TEST_F(ExternalTakes, GivesWeightsByProbabilityToThoseThatTakeTerms) {
                  "--grid tp1cp1 --impl takes_terms,takes_nothing --report " +
                      report);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  auto trials = trials_by_implementation(report);  // of nll and dft
+  auto trials = trials_by_implementation(report);  // for nll and dft
   EXPECT_EQ(trials["takes_terms"].statuses, "pp");
   EXPECT_EQ(trials["takes_nothing"].statuses, "ps");
   EXPECT_THAT(trials["takes_nothing"].reasons, HasSubstr("takes=\"terms\""));
 }
 
-// Their loss is made of sums of squared probabilities and of entropies.
+// The losses need sums of squared probabilities, and entropies.
 TEST_F(ExternalTakes, GivesNoLossOfNumbersThatAreNotReturned) {
   const std::string report = scratch_.file("numbers.json");
   const ProcessResult result = run_loaded(
@@ -156,7 +156,7 @@ TEST_F(ExternalTakes, GivesNoLossOfNumbersThatAreNotReturned) {
               HasSubstr("depends on entropy of a row: takes=\"terms\""));
 }
 
-// Lots are drawn by a rule of lossgrid, which is applied to log-probabilities.
+// Lots are drawn by a rule of lossgrid, which needs log-probabilities.
 TEST_F(ExternalTakes, GivesLotsToThoseThatReturnLogProbabilities) {
   const std::string report = scratch_.file("lots.json");
   const ProcessResult result =

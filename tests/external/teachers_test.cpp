@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teachers of functions that distill: logits, or hidden states and a weight, are given to those
-// that declare that they take them.
+// Teachers of functions that distill: functions that declare them get logits, or hidden states and
+// a weight.
 #include <gmock/gmock.h>
 
 #include "python.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials of a report by the implementation that they are of.
+// Trials of a report by implementation.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace lossgrid {
 
-/// Trials of one implementation: the first letters of their statuses, and the reasons of those that
-/// did not pass.
+/// Trials of one implementation: the first letters of their statuses, and the reasons of trials
+/// that did not pass.
 struct TrialsOf {
   std::string statuses;
   std::string reasons;

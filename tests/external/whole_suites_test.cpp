@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right examples of the Python package pass whole suites: every case that they take is one that
-// they can get right. On few grids, since a trial in Python takes 50 ms: all cases of the suites,
-// but of ci only on four ranks. No example is about a teacher, so suite distill is left to the
-// plugins (tests/plugins/whole_suites_test.cpp), and no case of ci is one that value_loss takes.
+// Right examples of the Python package pass whole suites: they are right in every case that they
+// take. Grids are few, since a trial in Python takes 50 ms: all cases of the suites run, those of
+// ci on four ranks only. No example has a teacher, so suite distill is left to the plugins
+// (tests/plugins/whole_suites_test.cpp), and value_loss takes no case of ci.
 #include <map>
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ class ExternalWholeSuites : public WithTorch {
       passed[trial["implementation"]] += trial["status"] == "passed" ? 1 : 0;
     }
     for (const std::string& name : names) EXPECT_GT(passed[name], 0) << name << " of " << suite;
-    // The entropy's gradient decides in each of these suites.
+    // The entropy's gradient is compared in each of these suites.
     EXPECT_THAT(result.out, ::testing::Not(::testing::HasSubstr("gradient not")));
   }
 };

@@ -75,7 +75,7 @@ TEST(AllReduceCeiling, MakesTheSameCallsWithEveryClock) {
   EXPECT_EQ(counts[0], counts[1]);
   const CollectiveCount reductions = counts[0][Collective::all_reduce];
   EXPECT_GE(reductions.calls, 101 + 31);
-  EXPECT_EQ(counts[0][Collective::barrier].calls, reductions.calls - 2);  // and two of samples
+  EXPECT_EQ(counts[0][Collective::barrier].calls, reductions.calls - 2);  // and two for samples
   EXPECT_GE(reductions.payload_bytes, 31 << 20);
 }
 

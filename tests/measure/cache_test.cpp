@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the last-level cache, and that the buffer of a walk exceeds it.
+// Size of the last-level cache, which the buffer of a walk exceeds.
 #include "harness/measure/cache.h"
 
 #include <gtest/gtest.h>

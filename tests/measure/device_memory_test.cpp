@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes over the memory of a GPU, block by block on the processor: right in every variant, for
-// sizes that no vector and no piece divides, and nothing else is written.
+// sizes that are no multiple of a vector or a piece, without writes elsewhere.
 #include "harness/measure/device_memory.h"
 
 #include <cstring>

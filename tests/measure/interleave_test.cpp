@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of rounds: every item once, the same for the same seed, and no item more often in one
+// Order of rounds: every item once, the same order for the same seed, and no item more often in one
 // place than by chance.
 #include "harness/measure/interleave.h"
 

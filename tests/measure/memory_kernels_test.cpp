@@ -44,7 +44,7 @@ std::uint32_t sum_of_words(const std::uint8_t* p, std::size_t bytes) {
   return sum;
 }
 
-/// Buffers with margins around what a kernel may touch; the first byte in it is `offset` behind a
+/// Buffers with margins around the range of a kernel, whose first byte is `offset` bytes after a
 /// multiple of 64.
 struct Arena {
   Arena(std::size_t bytes, std::size_t offset)
@@ -119,7 +119,7 @@ TEST_F(MemoryKernels, AreRightHoweverManyThreadsThereAre) {
   for (const int threads : {1, core_share(1).cores}) {
     set_rank_threads(threads);
     for (const MemoryKernel kernel : kKernels) {
-      // The last one is divided into pieces.
+      // The last size is divided into pieces.
       for (const std::size_t bytes : {0u, 4099u, 700001u, 900000u, (70u << 20) + 5u}) {
         SCOPED_TRACE(testing::Message() << name(kernel) << ' ' << bytes << " bytes");
         expect_right(kernel, bytes, 0, [&](const void* from, void* to) {

@@ -149,7 +149,7 @@ TEST(Sampler, StopsWhenTheTimeIsOverOnAllRanksInTheSameRound) {
   SamplerRequest request = quick(10);
   request.stop.max_time_ns = 21'000'000;  // a round prepares for 4 ms
   const auto views = sample(3, request, [](int rank, std::size_t step, std::int64_t k) {
-    // The clocks of the other ranks are far ahead: only that of rank 0 counts.
+    // The clocks of the other ranks are far ahead; only the clock of rank 0 counts.
     return never_known(rank, step, k) + (rank > 0 ? 50'000'000 : 0);
   });
   for (const RankView& view : views) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right tools pass the self test, and every defect of a tool fails the check for it, and no other.
+// Right tools pass the self test, and every defect of a tool fails only the check of this tool.
 // Clocks and sleeps are made up, so that a busy machine changes nothing.
 #include "harness/measure/self_test.h"
 

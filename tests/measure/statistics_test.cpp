@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantiles by hand, and ratios of pairs, in which drift that both members share cancels.
+// Quantiles computed by hand, and ratios of pairs, in which a shared drift cancels.
 #include "harness/measure/statistics.h"
 
 #include <cmath>

@@ -112,5 +112,17 @@ TEST(Grids, HaveStagesTogetherWithDpRanksAndMicrobatches) {
   EXPECT_TRUE(std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), is_cut));
 }
 
+/// Selections of tokens stand in suite layouts, of which they are independent.
+TEST(Branches, SelectionsReachTheirsInLayouts) {
+  const std::map<std::string, double> largest =
+      largest_shares(read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json"));
+  for (const char* branch :
+       {"clip_cov_below", "clip_cov_above", "clip_cov_clipped", "clip_cov_dropped",
+        "clip_cov_spared", "kl_cov_penalised", "kl_cov_free", "top_entropy_kept",
+        "top_entropy_dropped", "second_moment_kept", "second_moment_dropped"}) {
+    EXPECT_TRUE(largest.contains(branch) && largest.at(branch) > 0) << branch;
+  }
+}
+
 }  // namespace
 }  // namespace lossgrid

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/loss/registry.h"
+#include "harness/runner/mutation.h"
 #include "harness/runner/run.h"
 #include "harness/runner/verdict/cost_merge.h"
 #include "reports/record/invariants.h"
@@ -34,7 +35,7 @@ std::string kind_of(const std::string& name) {
 std::set<std::string> rejecting_names() {
   std::set<std::string> names;
   for (const ImplementationEntry* entry : implementations(ImplementationKind::mutant)) {
-    names.insert(kind_of(entry->rejected_by));
+    for (const std::string& name : alternatives(entry->rejected_by)) names.insert(kind_of(name));
   }
   return names;
 }
@@ -56,7 +57,7 @@ std::set<std::string> judged_names() {
       return true;
     });
   }
-  for (const InvariantEntry& entry : kInvariants) names.insert(entry.name);
+  for (const InvariantEntry& entry : invariants()) names.insert(entry.name);
   names.insert(kComparedCostNames.begin(), kComparedCostNames.end());
   return names;
 }

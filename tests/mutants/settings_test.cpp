@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that suites have every option of every objective at a value that is not its default, alone
-// and in every pair that is allowed.
+// Tests that suites have every option of every objective at a value that is not its default, and
+// every name of an enumeration; and trials of every pair of options that an objective takes. Both
+// follow from the lists of options (impls/objectives/objective_options.h).
+#include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,220 +13,16 @@
 
 #include "harness/core/error.h"
 #include "harness/loss/registry.h"
+#include "harness/runner/run.h"
 #include "suite_branches.h"
 
 namespace lossgrid {
 namespace {
 
 using Setting = std::pair<std::string, std::string>;  // option, value as JSON text
+using OptionPair = std::pair<std::string, std::string>;
 
-/// Every option at one or more values that are not its default.
-const std::vector<Setting>& settings_of(const std::string& kind) {
-  static const std::map<std::string, std::vector<Setting>> all{
-      {"clipped_pg",
-       {{"token_level_loss", "false"},
-        {"ratio_clip_min", "0.1"},
-        {"ratio_clip_max", "0.28"},
-        {"ratio_clip_c", "1.4"},
-        {"disable_ppo_ratio", "true"},
-        {"force_on_policy_ratio", "true"},
-        {"use_cispo", "true"},
-        {"sequence_level_importance_ratios", "true"},
-        {"reference_policy_kl_penalty", "0.1"},
-        {"reference_policy_kl_type", "\"k1\""},
-        {"reference_policy_kl_type", "\"k2\""},
-        {"kl_input_clamp_value", "0.4"},
-        {"kl_input_clamp_value", "null"},
-        {"kl_output_clamp_value", "0.05"},
-        {"kl_output_clamp_value", "null"},
-        {"use_kl_in_reward", "true"},
-        {"use_on_policy_kl_approximation", "true"},
-        {"use_importance_sampling_correction", "true"},
-        {"truncated_importance_sampling_type", "\"tis\""},
-        {"truncated_importance_sampling_type", "\"icepop\""},
-        {"truncated_importance_sampling_type", "\"seq-mask-tis\""},
-        {"positive_example_nll_weight", "0.1"},
-        {"entropy_coefficient", "0.05"}}},
-      {"dpo",
-       {{"reference_policy_kl_penalty", "0.2"},
-        {"preference_loss_weight", "0.5"},
-        {"sft_loss_weight", "0.1"},
-        {"preference_average_log_probs", "true"},
-        {"sft_average_log_probs", "true"},
-        {"label_smoothing", "0.2"},
-        {"ld_alpha", "0.25"},
-        {"loss_type", "\"robust\""},
-        {"loss_type", "\"hinge\""},
-        {"loss_type", "\"ipo\""},
-        {"loss_type", "\"exo_pair\""},
-        {"loss_type", "\"nca_pair\""},
-        {"loss_type", "\"bco_pair\""},
-        {"loss_type", "\"sppo_hard\""},
-        {"loss_type", "\"apo_zero\""},
-        {"loss_type", "\"apo_down\""},
-        {"loss_type", "\"discopop\""},
-        {"loss_type", "\"sigmoid_norm\""},
-        {"loss_type", "\"aot\""},
-        {"loss_type", "\"aot_unpaired\""},
-        {"discopop_tau", "0.5"},
-        {"ipo_average_log_probs", "false"},
-        {"f_divergence_type", "\"forward_kl\""},
-        {"f_divergence_type", "\"js_divergence\""},
-        {"f_divergence_type", "\"alpha_divergence\""},
-        {"f_alpha_divergence_coef", "2"},
-        {"use_weighting", "true"}}},
-      {"cpo",
-       {{"beta", "0.5"},
-        {"loss_type", "\"simpo\""},
-        {"loss_type", "\"hinge\""},
-        {"loss_type", "\"ipo\""},
-        {"label_smoothing", "0.2"},
-        {"simpo_gamma", "1.5"},
-        {"alpha", "0.25"},
-        {"cpo_alpha", "0.5"},
-        {"sft_average_log_probs", "false"}}},
-      {"orpo", {{"beta", "0.5"}, {"sft_average_log_probs", "false"}}},
-      {"kto",
-       {{"beta", "0.5"},
-        {"loss_type", "\"apo_zero_unpaired\""},
-        {"desirable_weight", "1.5"},
-        {"undesirable_weight", "0.5"}}},
-      {"nll",
-       {{"token_level_loss", "false"},
-        {"label_smoothing", "0.1"},
-        {"z_loss_coefficient", "0.01"},
-        {"loss_type", "\"dft\""}}},
-      {"distill",
-       {{"kl_type", "\"reverse\""},
-        {"kl_type", "\"mixed\""},
-        {"kl_type", "\"jsd\""},
-        {"jsd_beta", "0.1"},
-        {"mixed_kl_weight", "0.2"},
-        {"distillation_add_tail", "true"},
-        {"loss_mode", "\"forward_kl_topk\""},
-        {"log_prob_min_clamp", "-3"},
-        {"log_prob_min_clamp", "null"},
-        {"loss_max_clamp", "0.1"},
-        {"loss_max_clamp", "null"},
-        {"zero_outside_topk", "true"}}},
-      {"on_policy_distill",
-       {{"loss_mode", "\"abs\""},
-        {"loss_mode", "\"k2\""},
-        {"loss_mode", "\"score\""},
-        {"loss_max_clamp", "1.5"},
-        {"loss_max_clamp", "null"}}},
-      {"value",
-       {{"scale", "0.5"},
-        {"cliprange_value", "0.5"},
-        {"loss_type", "\"huber\""},
-        {"huber_delta", "1.5"},
-        {"loss_agg_mode", "\"seq-mean-token-mean\""},
-        {"loss_agg_mode", "\"token-sum\""},
-        {"loss_agg_mode", "\"seq-mean-token-sum\""},
-        {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
-        {"loss_scale_factor", "16"}}},
-      {"bradley_terry", {{"margin", "true"}, {"center_rewards_coefficient", "0.1"}}}};
-  return all.at(kind);
-}
-
-/// Options of clipped_pg that stand in cases of their own, beside some of those above.
-const std::vector<Setting> kSettingsAlone{
-    {"loss_agg_mode", "\"token-mean\""},
-    {"loss_agg_mode", "\"token-sum\""},
-    {"loss_agg_mode", "\"seq-mean-token-mean\""},
-    {"loss_agg_mode", "\"seq-mean-token-sum\""},
-    {"loss_agg_mode", "\"seq-mean-token-sum-norm\""},
-    {"loss_scale_factor", "64"},
-    {"count_masked_sequences", "true"},
-    {"loss_agg_mode", "\"prompt-mean\""},
-    {"loss_agg_mode", "\"token-mean-legacy\""},
-    {"nonfinite_generation_logprobs", "\"zero_weight\""},
-    {"nonfinite_generation_logprobs", "\"drop\""},
-    {"prox_logp_method", "\"loglinear\""},
-    {"prox_logp_method", "\"linear\""},
-    {"current_version", "5"},
-    {"rollout_is_batch_normalize", "true"},
-    {"prompt_group_size", "2"},
-    {"prompt_group_size", "3"},
-    {"policy_loss", "\"sapo\""},
-    {"tau_pos", "0.5"},
-    {"tau_neg", "2"},
-    {"policy_loss", "\"geo_mean\""},
-    {"policy_loss", "\"dro\""},
-    {"dro_beta", "0.5"},
-    {"policy_loss", "\"dppo_tv\""},
-    {"policy_loss", "\"dppo_kl\""},
-    {"policy_loss", "\"vespo\""},
-    {"policy_loss", "\"dppo_binary_tv\""},
-    {"policy_loss", "\"dppo_binary_kl\""},
-    {"vespo_k_pos", "1"},
-    {"vespo_lambda_pos", "0.5"},
-    {"vespo_k_neg", "0.5"},
-    {"vespo_lambda_neg", "1.5"},
-    {"cispo_bounds", "\"upper\""},
-    {"cispo_bounds", "\"absolute\""},
-    {"gspo_token", "true"},
-    {"log_ratio_min", "-0.3"},
-    {"log_ratio_max", "0.25"},
-    {"reference_policy_kl_type", "\"abs\""},
-    {"kl_gradient", "\"value\""},
-    {"kl_gradient", "\"straight-through\""},
-    {"kl_gradient", "\"importance\""},
-    {"kl_gradient", "\"ratio\""},
-    {"rollout_is", "\"token\""},
-    {"rollout_is", "\"sequence\""},
-    {"rollout_is", "\"geometric\""},
-    {"rollout_rs", "\"token_k1\""},
-    {"rollout_rs", "\"token_k3\""},
-    {"rollout_rs", "\"seq_sum_k1\""},
-    {"rollout_rs", "\"seq_mean_k1\""},
-    {"rollout_rs", "\"seq_mean_k2\""},
-    {"rollout_rs", "\"seq_max_k2\""},
-    {"veto_ratio_min", "0.75"},
-    {"veto_ratio_max", "1.3"},
-    {"off_policy_mask_threshold", "0"},
-    {"token_masks_first", "true"},
-};
-
-bool has(const ObjectiveOptions& options, const Setting& setting) {
-  const auto option = options.find(setting.first);
-  return option != options.end() && option->second == setting.second;
-}
-
-bool is_covered(const std::string& kind, const Setting& setting) {
-  return std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), [&](const CaseSpec& spec) {
-    return spec.objective.kind == kind && has(spec.objective.options, setting);
-  });
-}
-
-/// True if the options have the setting; of the losses of a pair, which the tests of `dpo` combine
-/// with all other options, any one that is not the default.
-bool has_in_pair(const ObjectiveOptions& options, const Setting& setting) {
-  const bool is_of_pair_loss = setting.first == "loss_type" || setting.first == "f_divergence_type";
-  return is_of_pair_loss ? options.contains(setting.first) : has(options, setting);
-}
-
-bool is_pair_covered(const std::string& kind, const Setting& a, const Setting& b) {
-  return std::any_of(suite_ci().cases.begin(), suite_ci().cases.end(), [&](const CaseSpec& spec) {
-    return spec.objective.kind == kind && has_in_pair(spec.objective.options, a) &&
-           has_in_pair(spec.objective.options, b);
-  });
-}
-
-/// True if the objective takes both settings, together with the options that they need.
-bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
-  ObjectiveOptions options;
-  for (const Setting& setting : {a, b}) {
-    options[setting.first] = setting.second;
-    if (setting.first == "sequence_level_importance_ratios") {
-      options["token_level_loss"] = "false";
-    }
-    if (setting.first == "truncated_importance_sampling_type") {
-      options["use_importance_sampling_correction"] = "true";
-      options["truncated_importance_sampling_ratio"] = "1.2";
-      options["truncated_importance_sampling_ratio_min"] = "0.8";
-    }
-  }
+bool takes(const std::string& kind, const ObjectiveOptions& options) {
   try {
     find_objective(kind).make(options);
     return true;
@@ -231,80 +31,145 @@ bool is_allowed(const std::string& kind, const Setting& a, const Setting& b) {
   }
 }
 
-TEST(Options, EveryAllowedPairIsInACase) {
-  int allowed = 0;
-  for (const char* kind :
-       {"clipped_pg", "dpo", "cpo", "orpo", "kto", "nll", "distill", "on_policy_distill"}) {
-    for (const Setting& a : settings_of(kind)) {
-      EXPECT_TRUE(is_covered(kind, a)) << kind << " " << a.first << "=" << a.second;
-      for (const Setting& b : settings_of(kind)) {
-        if (a.first >= b.first || !is_allowed(kind, a, b)) continue;
-        ++allowed;
-        EXPECT_TRUE(is_pair_covered(kind, a, b))
-            << kind << " " << a.first << "=" << a.second << " " << b.first << "=" << b.second;
+/// Settings of an objective that suites ci, linear and layouts have. Each stands with the fewest
+/// other options of its cases without which the objective refuses it.
+class Settings {
+ public:
+  explicit Settings(std::string kind) : kind_(std::move(kind)) {
+    for (const char* suite : {"ci", "linear", "layouts"}) {
+      const std::string path = std::string(LOSSGRID_SOURCE_DIR "/cases/") + suite + ".json";
+      for (const CaseSpec& spec : read_suite(path).cases) {
+        if (spec.objective.kind == kind_) add_all_of(spec.objective.options);
       }
     }
   }
-  EXPECT_GT(allowed, 180);
-}
 
-TEST(Options, EveryOtherSettingIsInACase) {
-  for (const Setting& setting : kSettingsAlone) {
-    EXPECT_TRUE(is_covered("clipped_pg", setting)) << setting.first << setting.second;
-  }
-}
+  const std::map<Setting, ObjectiveOptions>& with_companions() const { return settings_; }
 
-/// Selections of tokens stand in suite layouts, of which they are independent.
-TEST(Options, EverySelectionAndItsBranchesAreInLayouts) {
-  const Suite layouts = read_suite(LOSSGRID_SOURCE_DIR "/cases/layouts.json");
-  for (const Setting& setting : {Setting{"policy_loss", "\"clip_cov\""},
-                                 {"clip_cov_ratio", "0.1"},
-                                 {"clip_cov_lb", "0.05"},
-                                 {"clip_cov_ub", "0.8"},
-                                 {"clip_cov_seed", "2"},
-                                 {"policy_loss", "\"kl_cov\""},
-                                 {"kl_cov_ratio", "0.2"},
-                                 {"kl_cov_ratio", "0.01"},  // of less than one token
-                                 {"ppo_kl_coef", "0.5"},
-                                 {"top_entropy_quantile", "0.3"},
-                                 {"top_entropy_quantile", "0"},
-                                 {"m2_threshold", "0.02"}}) {
-    EXPECT_TRUE(
-        std::any_of(layouts.cases.begin(), layouts.cases.end(),
-                    [&](const CaseSpec& spec) { return has(spec.objective.options, setting); }))
-        << setting.first << setting.second;
+  bool has(const std::string& option) const {
+    return std::any_of(settings_.begin(), settings_.end(),
+                       [&](const auto& one) { return one.first.first == option; });
   }
-  const std::map<std::string, double> largest = largest_shares(layouts);
-  for (const char* branch :
-       {"clip_cov_below", "clip_cov_above", "clip_cov_clipped", "clip_cov_dropped",
-        "clip_cov_spared", "kl_cov_penalised", "kl_cov_free", "top_entropy_kept",
-        "top_entropy_dropped", "second_moment_kept", "second_moment_dropped"}) {
-    EXPECT_TRUE(largest.contains(branch) && largest.at(branch) > 0) << branch;
-  }
-}
 
-TEST(Options, EverySettingOfAHeadWithoutAVocabularyIsInACase) {
-  for (const char* kind : {"value", "bradley_terry"}) {
-    for (const Setting& setting : settings_of(kind)) {
-      EXPECT_TRUE(is_covered(kind, setting)) << setting.first << setting.second;
+ private:
+  void add_all_of(const ObjectiveOptions& options) {
+    for (const OptionDescription& option : find_objective(kind_).describe(options)) {
+      if (option.value == option.fallback || !options.contains(option.name)) continue;
+      ObjectiveOptions least = options;
+      for (const auto& [name, value] : options) {
+        ObjectiveOptions fewer = least;
+        fewer.erase(name);
+        if (name != option.name && takes(kind_, fewer)) least = fewer;
+      }
+      ObjectiveOptions& known =
+          settings_.try_emplace({option.name, option.value}, least).first->second;
+      if (least.size() < known.size()) known = least;
+    }
+  }
+
+  std::string kind_;
+  std::map<Setting, ObjectiveOptions> settings_;
+};
+
+TEST(Options, EveryOneAndEveryNameIsInACase) {
+  for (const ObjectiveEntry* entry : objectives()) {
+    const Settings settings(entry->kind);
+    for (const OptionDescription& option : entry->document()) {
+      EXPECT_TRUE(settings.has(option.name)) << entry->kind << " " << option.name;
+      for (const std::string& choice : option.choices) {
+        if (choice == option.fallback || choice == "0.0") continue;  // 0: leaves out a term
+        EXPECT_TRUE(settings.with_companions().contains({option.name, choice}))
+            << entry->kind << " " << option.name << " = " << choice;
+      }
     }
   }
 }
 
-TEST(Options, AllAreAmongTheSettings) {
-  // An option that nobody sets is an option that nobody tests.
-  for (const CaseSpec& spec : suite_ci().cases) {
-    for (const auto& [option, value] : spec.objective.options) {
-      if (option.starts_with("truncated_importance_sampling_ratio")) continue;
-      if (option.starts_with("rollout_rs_threshold")) continue;
-      EXPECT_TRUE(has({{option, value}}, Setting{option, value}));
-      const auto is_it = [&](const Setting& s) { return s.first == option; };
-      const std::vector<Setting>& settings = settings_of(spec.objective.kind);
-      EXPECT_TRUE(std::any_of(settings.begin(), settings.end(), is_it) ||
-                  std::any_of(kSettingsAlone.begin(), kSettingsAlone.end(), is_it))
-          << option;
+/// Returns the options of `a` with those of `b`, which decides where both have one.
+ObjectiveOptions joined(const ObjectiveOptions& a, const ObjectiveOptions& b) {
+  ObjectiveOptions all = b;
+  all.insert(a.begin(), a.end());
+  return all;
+}
+
+/// Returns the pairs of options with values that are not their defaults.
+std::set<OptionPair> pairs_in(const std::string& kind, const ObjectiveOptions& options) {
+  std::vector<std::string> changed;
+  for (const OptionDescription& option : find_objective(kind).describe(options)) {
+    if (option.value != option.fallback) changed.push_back(option.name);
+  }
+  std::sort(changed.begin(), changed.end());
+  std::set<OptionPair> pairs;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    for (std::size_t k = i + 1; k < changed.size(); ++k) pairs.insert({changed[i], changed[k]});
+  }
+  return pairs;
+}
+
+/// Returns sets of at most eight options each, such that every pair of options that the objective
+/// takes is in one of them.
+std::vector<ObjectiveOptions> sets_of_all_pairs(const std::string& kind) {
+  constexpr std::size_t kMostOptions = 8;
+  const Settings settings(kind);
+  std::vector<ObjectiveOptions> sets;
+  std::set<OptionPair> covered;
+  const auto new_pairs = [&](const ObjectiveOptions& options) {
+    const std::set<OptionPair> pairs = pairs_in(kind, options);
+    return std::count_if(pairs.begin(), pairs.end(),
+                         [&](const OptionPair& pair) { return !covered.contains(pair); });
+  };
+  for (const auto& [first, with_first] : settings.with_companions()) {
+    for (const auto& [second, with_second] : settings.with_companions()) {
+      if (first.first >= second.first) continue;
+      ObjectiveOptions set = joined(with_first, with_second);
+      if (!takes(kind, set) || covered.contains({first.first, second.first})) continue;
+      if (new_pairs(set) == 0) continue;
+      for (const auto& [more, with_more] : settings.with_companions()) {
+        const ObjectiveOptions larger = joined(set, with_more);
+        if (larger.size() > kMostOptions || set.contains(more.first)) continue;
+        if (takes(kind, larger) && new_pairs(larger) > new_pairs(set)) set = larger;
+      }
+      const std::set<OptionPair> pairs = pairs_in(kind, set);
+      covered.insert(pairs.begin(), pairs.end());
+      sets.push_back(set);
     }
   }
+  return sets;
+}
+
+TEST(Options, EveryPairThatIsTakenGivesTheLossOfTheTruth) {
+  int trials = 0;
+  for (const ObjectiveEntry* entry : objectives()) {
+    Suite suite;
+    suite.name = entry->kind;
+    suite.grids = {parse_grid("tp2cp2")};
+    suite.implementations = {"fused", "cp_local"};
+    const std::vector<ObjectiveOptions> sets = sets_of_all_pairs(entry->kind);
+    for (std::size_t k = 0; k < sets.size(); ++k) {
+      CaseSpec spec;
+      spec.lens = "9+14+2+7+12+5+3+8";
+      spec.mask = "ragged";
+      spec.sample_mask = k % 2 == 0 ? "ones" : "11001111";
+      spec.vocab = 24;
+      spec.objective = {entry->kind, sets[k]};
+      const ObjectiveNeeds needs = entry->make(sets[k])->needs();
+      const bool takes_topk = needs.terms.divergence.topk != Divergence::Topk::whole;
+      spec.teacher_topk = takes_topk ? 5 : 0;
+      spec.head = needs.head;
+      if (spec.head != Head::lm) spec.vocab = 1;
+      spec.drift = k % 3 == 0 ? Drift::edge : Drift::near;
+      spec.seed = 1000 + k;
+      spec.name = format_case(spec);
+      suite.cases.push_back(spec);
+    }
+    ProblemCache problems;
+    run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
+      EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason << "\n" << trial.reproduce;
+      ++trials;
+      return true;
+    });
+  }
+  EXPECT_GT(trials, 400);  // of some 500 pairs
 }
 
 }  // namespace

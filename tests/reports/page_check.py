@@ -7,13 +7,34 @@ which has every section, is used as well: filter, sorting, heat map, dark mode, 
 page is also opened with a defect that has to be noticed. Prints problems, and ends with 1 if there
 are any.
 """
+import base64
+import gzip
 import itertools
 import json
+import re
 import signal
 import sys
 from pathlib import Path
 
 from browser import Browser, Page, texts
+
+
+def facts(path):
+    """Returns the facts that a page has beside its report."""
+    packed = re.search(r'id="context-data"[^>]*>([^<]*)<', Path(path).read_text())
+    return json.loads(gzip.decompress(base64.b64decode(packed.group(1))))
+
+
+def missing_numbers(page, report, columns):
+    """Yields numbers of timed rows without a column, and columns that are empty."""
+    heads = page.value(texts("#timings table.data th"))
+    rows = [row for timing in report["timings"] for row in timing["rows"]]
+    if not columns or "median" not in heads:
+        yield f"the timings have the columns {heads} for {columns}"
+    for column in columns:
+        is_known = any(row.get(column["key"]) is not None for row in rows)
+        if is_known != (column["title"] in heads):
+            yield f"the timings have the columns {heads} for {column}"
 
 
 def use(page, report):
@@ -125,7 +146,9 @@ def main(full, full_report, *others):
                 wrong.append(f"{path}: it does not draw itself")
             if path == full and page.is_drawn:
                 report = json.loads(Path(full_report).read_text())
-                wrong += [f"{path}: {what}" for what in use(page, report)]
+                found = [*missing_numbers(page, report, facts(path)["number_columns"]),
+                         *use(page, report)]
+                wrong += [f"{path}: {what}" for what in found]
             wrong += [f"{path}: {message}" for message in page.messages()]
         for name, script in SPOILERS.items():
             spoilt = Path(full).with_name("spoilt.html")

@@ -3,6 +3,7 @@
 """Tests of the configuration: parts that are there by what is found and by options, warnings, and the
 targets that another project gets."""
 
+import glob
 import json
 import os
 import re
@@ -34,6 +35,10 @@ class Configure(unittest.TestCase):
                                  capture_output=True, text=True).stdout
         return {line.split(":")[0] for line in printed.splitlines()}
 
+    def kernels(self):
+        """Returns the objects of nvcc; tests compile the same sources as C++."""
+        return [target for target in self.targets() if target.endswith(".cu.o") and target.startswith("CMakeFiles/")]
+
     def test_what_is_not_there_is_left_out_until_it_is(self):
         ended = self.configure(*(f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in OPTIONAL),
                                NO_CHART_JS)
@@ -47,6 +52,17 @@ class Configure(unittest.TestCase):
         targets = self.targets()
         self.assertLessEqual({"lossgrid"} | OF_LIBRARIES, targets)
         self.assertNotIn(NO_PAGE, targets)
+
+    @unittest.skipIf(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/dxg"), "there is a GPU")
+    def test_without_a_gpu_kernels_are_compiled_on_request_alone(self):
+        ended = self.configure("-DLOSSGRID_CUDA=AUTO")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("no GPU: without kernels of CUDA", ended.stdout)
+        self.assertFalse(self.kernels())
+        if shutil.which("nvcc"):
+            ended = self.configure("-DLOSSGRID_CUDA=ON")
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertTrue(self.kernels())
 
     def test_each_option_leaves_its_part_out(self):
         cases = (("TESTS", {"lossgrid_gbench"}, OF_LIBRARIES - {"lossgrid_gbench"}),

@@ -34,14 +34,14 @@ struct AbFlags {
   bool strict = false;
 };
 
-/// The two implementations or builds of one comparison.
+/// Both implementations or builds of one comparison.
 struct Sides {
   AbSide a;
   AbSide b;
 };
 
-/// Throws usage when the implementations do not make pairs.
-std::vector<Sides> sides_of(const AbFlags& flags) {
+/// Returns the sides of all comparisons. Throws usage if the implementations do not make pairs.
+std::vector<Sides> pair_sides(const AbFlags& flags) {
   const std::vector<std::string> names = parse_list(flags.suite.implementations);
   const Build of_a = flags.base_binary.empty() ? Build::head : Build::base;
   const Build of_b = flags.self_check ? of_a : Build::head;
@@ -57,7 +57,7 @@ std::vector<Sides> sides_of(const AbFlags& flags) {
   return all;
 }
 
-std::vector<std::string> phases_of(const AbFlags& flags) {
+std::vector<std::string> requested_phases(const AbFlags& flags) {
   const std::vector<std::string> phases = parse_list(flags.phases);
   for (const std::string& phase : phases) {
     if (phase == "forward" || phase == "backward" || phase == "forward_backward") continue;
@@ -94,7 +94,7 @@ class AbRun {
     }
   }
 
-  /// One line for each comparison that could not be made.
+  /// Returns one line for each comparison that could not be made.
   const std::string& failures() const { return failures_; }
   /// Returns the worst code of all comparisons; nothing_ran when all were skipped.
   ExitCode code(const RunRecord& record) const {
@@ -115,7 +115,7 @@ class AbRun {
     launch.timeout_s = flags_.suite.timeout_s;
     launch.max_ranks = flags_.suite.max_ranks;
     launch.threads_per_rank = flags_.suite.threads_per_rank;
-    launch.load = flags_.suite.load.files;  // those of LOSSGRID_LOAD are in its environment
+    launch.load = flags_.suite.load.files;  // files of LOSSGRID_LOAD are in its environment
     launch.python = flags_.suite.load.python;
     AbRequest request;
     request.a = sides.a;
@@ -142,7 +142,7 @@ class AbRun {
     code_ = worst(code_, exit_code_of(outcome.status));
   }
 
-  /// Prints the place and the verdicts so far: launches may take long.
+  /// Prints the place and the verdicts so far, because launches may take long.
   void print_look(const std::string& place, const std::vector<AbRecord>& so_far) const {
     if (flags_.suite.quiet) return;
     print("{}:", place);
@@ -167,7 +167,7 @@ ExitCode run(const AbFlags& flags) {
     throw Error(ErrorCode::usage,
                 "ab starts its launches itself, ranks are threads: run it without mpirun or srun");
   }
-  AbRun comparisons(flags, sides_of(flags), phases_of(flags));
+  AbRun comparisons(flags, pair_sides(flags), requested_phases(flags));
   const SuiteModes modes{false, SuiteModes::Bench::always};
   const std::vector<Suite> suites = requested_suites("ab", flags.suite, flags.timing, modes);
   require_runnable(suites, rank_limit(suites, flags.suite.max_ranks));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid bench: the times of the implementations of a suite or of cases, taken in turn, beside
-// the ceilings of the machine. The same as run --mode bench.
+// lossgrid bench: times the implementations of a suite or of cases in turn, and the ceilings of the
+// machine. Equals run --mode bench.
 #include <memory>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid calibrate: measures this machine for predictions of time, and writes a file for
-// --machine. Processes of a launcher measure the links between them alone, and add them to the file
+// --machine. Processes of a launcher measure only the links between them, and add these to the file
 // of a run without a launcher.
 #include <algorithm>
 #include <memory>
@@ -60,7 +60,7 @@ std::string format_rates(const Machine& machine) {
              1e6 * machine.phase_seconds, 1e9 * machine.row_seconds, machine.overlap);
 }
 
-/// Returns every measured collective beside what the fitted link predicts.
+/// Returns every measured collective with the prediction of the fitted link.
 std::string format_links(const Machine& machine, const Transport& transport,
                          const std::vector<CollectiveSample>& samples) {
   TextTable table;

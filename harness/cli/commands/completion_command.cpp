@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid completion: scripts by which a shell completes command lines. They ask this program for
-// the words, so they hold for each version of it.
+// the words, so they work with every version of it.
 #include <memory>
 
 #include <CLI/CLI.hpp>

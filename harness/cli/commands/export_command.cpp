@@ -45,7 +45,7 @@ struct ExportFlags {
   throw Error(ErrorCode::usage, "export: " + message);
 }
 
-/// True if inputs of the objective are drawn around the truth of every row, or a teacher beside it.
+/// True if inputs of the objective, or a teacher, are drawn around the truth of every row.
 bool is_drawn(const CaseSpec& spec) {
   const ObjectiveNeeds needs =
       make_objective(spec.objective, spec.statistics, spec.predictions)->needs();
@@ -66,7 +66,7 @@ std::optional<Grid> grid_of_views(const ExportFlags& flags) {
   return grid;
 }
 
-/// Writes a bundle. Returns a line that names the file, and the views beside it.
+/// Writes a bundle. Returns a line that names the file and its views.
 std::string export_case(const CaseSpec& asked, bool with_expected, const std::optional<Grid>& views,
                         const std::string& path) {
   CaseSpec spec = asked;
@@ -95,7 +95,7 @@ std::string export_case(const CaseSpec& asked, bool with_expected, const std::op
   return line + fmt::format(", {} views of {}\n", views->ranks(), format_grid(*views));
 }
 
-/// Turns the name of a case into that of a file.
+/// Returns a file name made from the name of a case.
 std::string file_name(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
@@ -105,7 +105,7 @@ std::string file_name(std::string text) {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
 
-/// Returns the free bytes of the file system that `folder` is on, or is going to be.
+/// Returns the free bytes of the file system of `folder`, which may not exist yet.
 std::int64_t free_bytes(std::filesystem::path folder) {
   folder = std::filesystem::absolute(folder);
   std::error_code error;
@@ -117,7 +117,7 @@ std::int64_t free_bytes(std::filesystem::path folder) {
                : static_cast<std::int64_t>(std::min<std::uintmax_t>(bytes, kMostBytes));
 }
 
-/// Prints the number and size of the bundles. Throws io when there is no room for them.
+/// Prints the number and size of the bundles. Throws io if the bundles do not fit.
 void announce(std::size_t bundles, std::int64_t bytes, const std::string& folder) {
   constexpr std::int64_t kMuch = std::int64_t{1} << 30;
   const std::int64_t room = free_bytes(folder);
@@ -141,7 +141,7 @@ ExitCode export_suite(const ExportFlags& flags) {
     for (const CaseSpec& spec : suite.cases) {
       cases.push_back(spec);
       bytes += std::min(bundle_file_bytes(spec, flags.expected), kMostBytes - bytes);
-      // Views hold the inputs once more, those of hidden states and weight by rank.
+      // Views hold the inputs once more; hidden states and weight once per rank.
       const int copies = !views ? 0 : spec.hidden > 0 ? std::max(views->tp, views->cp) : 1;
       for (int k = 0; k < copies; ++k) {
         bytes += std::min(bundle_file_bytes(spec, false), kMostBytes - bytes);
@@ -173,7 +173,7 @@ ExitCode export_one_case(const ExportFlags& flags) {
   return ExitCode::ok;
 }
 
-/// Appends markdown to the summary file of a GitHub Actions step; text of other steps stays.
+/// Appends markdown to the summary file of a GitHub Actions step, after the text of other steps.
 void add_to_step_summary(const RunRecord& run) {
   const char* path = std::getenv("GITHUB_STEP_SUMMARY");
   if (std::getenv("GITHUB_ACTIONS") == nullptr || path == nullptr) return;
@@ -182,8 +182,8 @@ void add_to_step_summary(const RunRecord& run) {
   if (!file) throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path));
 }
 
-/// Makes the median of every row its only sample: chart tools take repetitions for benchmarks of
-/// the same name, of which they keep the first.
+/// Makes the median of every row its only sample, because chart tools treat repetitions as
+/// benchmarks of the same name and keep the first only.
 void keep_medians(RunRecord& run) {
   for (TimingRecord& timing : run.timings) {
     for (TimingRow& row : timing.rows) row.time.samples_ns = {row.time.median_ns};

@@ -24,7 +24,7 @@ struct GateFlags {
   std::string out;
 };
 
-/// "2026-01-31", UTC.
+/// Returns the date in UTC, "2026-01-31".
 std::string today() {
   using std::chrono::floor;
   const std::chrono::year_month_day date =

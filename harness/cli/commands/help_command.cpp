@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid help: the output of --help, of the program or of a command, or the manual page.
+// lossgrid help: the output of --help for the program or a command, or the manual page.
 #include <algorithm>
 #include <memory>
 
@@ -15,7 +15,7 @@ namespace {
 
 ExitCode run(const CLI::App& app, const std::string& command) {
   if (command.empty()) {
-    // The formatter would print the help of the chosen command, which is this one.
+    // By default the formatter would print the help of the chosen command, which is `help`.
     print_text(app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return ExitCode::ok;
   }

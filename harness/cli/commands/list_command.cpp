@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid list: suites, implementations and all else that there is to run, the models whose sizes
-// a plan can take, and the formats of exports.
+// lossgrid list: suites, implementations and everything else that can be run, models whose sizes a
+// plan can use, and formats of exports.
 #include <algorithm>
 #include <memory>
 #include <sstream>
@@ -34,7 +34,7 @@ namespace lossgrid {
 namespace {
 
 /// Prints an entry of a list: `name`, then `text`. On a narrow terminal the text is broken between
-/// words and continues below itself, or below the name if that leaves little room.
+/// words and continues below its begin, or below the name if there is little room.
 void print_entry(const std::string& name, const std::string& text) {
   constexpr std::size_t kLeastText = 24;
   constexpr std::size_t kIndent = 4;
@@ -67,7 +67,7 @@ void list_suites() {
   }
 }
 
-/// Returns " (chunk: 64, 1, 7)": the values that options offer.
+/// Returns the values that options offer: " (chunk: 64, 1, 7)".
 std::string format_offers(const ImplementationEntry& entry) {
   std::vector<std::string> options;
   for (const auto& [option, values] : entry.offers) {
@@ -123,7 +123,7 @@ void list_layouts() {
 }
 
 void list_invariants() {
-  for (const InvariantEntry& entry : kInvariants) {
+  for (const InvariantEntry& entry : invariants()) {
     print_entry(fmt::format("{:<34}", entry.name), entry.condition);
   }
 }

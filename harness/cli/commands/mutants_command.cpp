@@ -37,8 +37,8 @@ struct RequestedMutants {
   std::map<std::string, std::string> if_it_survives;  // sentences by name
 };
 
-/// Registers the mutants and the control of a loaded implementation: one trial on each grid of the
-/// first case that it passes shows its collectives.
+/// Registers the mutants and the control of a loaded implementation. One trial on each grid of the
+/// first case that the implementation passes shows its collectives.
 std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite> suites,
                                       ProblemCache& problems) {
   bool any_passed = false;
@@ -62,7 +62,7 @@ std::vector<UserMutant> learn_mutants(const std::string& name, std::vector<Suite
 }
 
 /// Returns `names` with loaded implementations replaced: "mine" by its control and all of its
-/// mutants, and "mine/roll_labels" by its control and that one.
+/// mutants, and "mine/roll_labels" by its control and that mutant.
 RequestedMutants with_user_mutants(const std::vector<std::string>& names,
                                    const std::vector<Suite>& suites, ProblemCache& problems) {
   RequestedMutants out;
@@ -79,7 +79,7 @@ RequestedMutants with_user_mutants(const std::vector<std::string>& names,
     const std::string of = name.substr(0, name.find('/'));
     if (!learned.contains(of)) {
       learned[of] = learn_mutants(of, suites, problems);
-      out.names.push_back(control_of(of));
+      out.names.push_back(control_name(of));
     }
     if (of != name) out.names.push_back(name);
     for (const UserMutant& mutant : learned[of]) {
@@ -90,7 +90,7 @@ RequestedMutants with_user_mutants(const std::vector<std::string>& names,
   return out;
 }
 
-/// Throws bad_input for a name that is no mutant or control: it would count as a survivor.
+/// Throws bad_input for a name that is no mutant or control, because it would count as a survivor.
 void require_mutants(const std::vector<std::string>& names) {
   std::vector<std::string> known;
   for (const auto kind : {ImplementationKind::mutant, ImplementationKind::control}) {
@@ -103,7 +103,7 @@ void require_mutants(const std::vector<std::string>& names) {
   }
 }
 
-/// Prints a line for each collective that is not needed: without it everything passed.
+/// Prints a line for each unneeded collective, without which everything passed.
 void print_unneeded_collectives(const RunRecord& record, const RequestedMutants& requested) {
   for (const MutantRecord& mutant : record.mutants) {
     const auto sentence = requested.if_it_survives.find(mutant.name);
@@ -151,7 +151,7 @@ ExitCode run(const MutantFlags& flags) {
       });
   early_end->close();
   ExitCode code = exit_code_of(record.mutants);
-  if (must_end) {  // those behind it were not even tried
+  if (must_end) {  // the following mutants were not tried
     print_message(fmt::format("a rank hangs or has lost its GPU: {} was the last that ran",
                               record.mutants.back().name));
     code = worst(code, ExitCode::rank_crashed);

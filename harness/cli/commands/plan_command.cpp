@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid plan: predicted bytes, collectives and FLOPs of cases on grids, without running them,
-// with --machine also their time, with --fit the largest case within a limit, and with --search the
-// fastest grid. Bytes are those of one rank and one pack.
+// lossgrid plan: predicted bytes, collectives and FLOPs of cases on grids, without running them.
+// With --machine also their time, with --fit the largest case within a limit, with --search the
+// fastest grid. Bytes are for one rank and one pack.
 #include <memory>
 #include <optional>
 
@@ -48,7 +48,7 @@ struct PlanFlags {
 };
 
 /// Returns the chosen suites, with the sizes of the model. Cases without implementations are
-/// planned with all that take their inputs.
+/// planned with all implementations that take their inputs.
 std::vector<Suite> requested_plans(const PlanFlags& flags) {
   std::vector<Suite> suites = chosen_suites("plan", flags.choice);
   if (flags.model.empty()) return suites;
@@ -62,8 +62,9 @@ std::vector<Suite> requested_plans(const PlanFlags& flags) {
   return suites;
 }
 
-/// Returns the implementations of a case: those of the suite, or all that take its inputs.
-std::vector<std::string> implementations_of(const Suite& suite, const CaseSpec& spec) {
+/// Returns the implementations of the suite or, if it has none, all implementations that take the
+/// inputs of the case.
+std::vector<std::string> planned_implementations(const Suite& suite, const CaseSpec& spec) {
   return suite.implementations.empty() ? default_implementations(spec.hidden > 0)
                                        : suite.implementations;
 }
@@ -85,7 +86,7 @@ PlannedGrid plan_grid(const CaseSpec& spec, const Grid& grid,
   return planned;
 }
 
-/// Times of the plans of a grid, in their order; none without a machine.
+/// Times of the plans of a grid, in the order of the plans; empty without a machine.
 using GridTimes = std::vector<TimedPlan>;
 
 Json plans_to_json(const std::vector<PlannedGrid>& plans, const std::vector<GridTimes>& times,
@@ -127,7 +128,8 @@ void require_sensible(const PlanFlags& flags) {
   }
 }
 
-/// Predicts the case on the grid, or the case that --fit has found; nothing without a machine.
+/// Predicts times of the case on the grid, or of the case that --fit found; empty without a
+/// machine.
 GridTimes time_grid(const PlannedGrid& planned, const std::optional<TimeModel>& model) {
   GridTimes times;
   if (!model) return times;
@@ -154,7 +156,7 @@ ExitCode search(const PlanFlags& flags, const TimeModel& model) {
   }
   SearchRequest request;
   request.spec = suites.front().cases.front();
-  request.implementations = implementations_of(suites.front(), request.spec);
+  request.implementations = planned_implementations(suites.front(), request.spec);
   request.most_ranks = flags.ranks;
   request.memory_bytes =
       flags.memory.empty() ? model.machine.memory.bytes : parse_bytes(flags.memory, "--memory");
@@ -190,7 +192,7 @@ ExitCode run(const PlanFlags& flags) {
   bool any = false;
   for (const Suite& suite : suites) {
     for (const CaseSpec& spec : suite.cases) {
-      const std::vector<std::string> implementations = implementations_of(suite, spec);
+      const std::vector<std::string> implementations = planned_implementations(suite, spec);
       for (const Grid& grid : suite.grids) {
         plans.push_back(plan_grid(spec, grid, implementations, key, limit));
         times.push_back(time_grid(plans.back(), model));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid replay: a real batch from a bundle through implementations on grids.
+// lossgrid replay: runs implementations on grids on a real batch from a bundle.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -34,7 +34,7 @@ struct ReplayFlags {
   std::string bundle;
   std::string implementations;
   std::vector<std::string> grids;
-  // One grid by its axes; 0: not given.
+  // Axes of a single grid; 0: not given.
   int tp = 0;
   int cp = 0;
   int dp = 0;
@@ -67,7 +67,7 @@ std::vector<Grid> requested_grids(const ReplayFlags& flags) {
   return grids;
 }
 
-/// True if the bundle's expected values are about what the grid computes: they are of one pack.
+/// True if the bundle's expected values, which are for one pack, apply to the results on the grid.
 bool has_expected_packs(const Objective& objective, std::int64_t microbatches, const Grid& grid) {
   return !objective.needs().packs_are_groups || (grid.dp == 1 && microbatches == 1);
 }

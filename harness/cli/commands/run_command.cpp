@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lossgrid run: the trials of a suite or of cases given on the command line, and timings where the
-// suite or --mode asks for them.
+// lossgrid run: runs the trials of a suite or of cases given on the command line, and timings if
+// the suite or --mode requests them.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@
 namespace lossgrid {
 namespace {
 
-/// The case of a command line that names neither a suite nor a case: seconds on any grid.
+/// Case of a command line that names neither a suite nor a case; it takes seconds on any grid.
 constexpr const char* kDefaultCase = "lens=5+8 vocab=96";
 
 struct RunFlags {

@@ -8,8 +8,8 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the reason for which `required` is missing, "" if it is there: the form of
-/// agree_on_first_error.
+/// Returns the reason why `required` is missing, in the form of agree_on_first_error: "" if it is
+/// there.
 std::string missing(const std::string& required, Backend backend, const Ranks& ranks) {
   if (required == "cuda") return text_of(no_device(Backend::cuda));
   if (required == "mpi") return ranks.launcher() == "mpi" ? "" : "ranks are threads";

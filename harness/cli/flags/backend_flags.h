@@ -12,14 +12,14 @@ namespace lossgrid {
 
 struct BackendFlags {
   std::string backend = "cpu";
-  std::string require;  // comma separated
+  std::string require;  // required hardware and libraries, comma separated
 };
 
 void add_backend_flags(CLI::App& command, BackendFlags& flags);
 
-/// Returns the backend of `flags`. Throws bad_input for one that no build has, and if something of
-/// --require is missing: its trials would be skipped. Throws usage for a backend that --transport
-/// nccl cannot serve. Collective over processes.
+/// Returns the backend of `flags`. Throws bad_input for an unknown backend, and if anything in
+/// --require is missing, because its trials would be skipped. Throws usage for a backend that
+/// --transport nccl cannot serve. Collective over processes.
 Backend requested_backend(const BackendFlags& flags, const Ranks& ranks = Ranks());
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of bytes as flags take them: with a decimal or a binary unit.
+// Numbers of bytes in flags, with a decimal or a binary unit.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flag of commands that take suites by name or models: another folder of suites.
+// Flag of commands that take names of suites or models: another folder of suites.
 #pragma once
 
 namespace CLI {
@@ -8,8 +8,8 @@ class App;
 
 namespace lossgrid {
 
-/// Adds --cases DIR, which takes effect while the command line is parsed. A folder that is not
-/// there is bad_input.
+/// Adds --cases DIR, which takes effect while the command line is parsed. Throws bad_input for a
+/// missing folder.
 void add_cases_flag(CLI::App& command);
 
 }  // namespace lossgrid

@@ -14,6 +14,7 @@ namespace lossgrid {
 struct LoadFlags {
   std::vector<std::string> files;
   std::string python;
+  std::string collectives;  // of Python files; empty: LOSSGRID_COLLECTIVES, or auto
   bool isolate = false;
 };
 
@@ -22,8 +23,8 @@ void add_load_flags(CLI::App& command, LoadFlags& flags);
 /// Returns the files of LOSSGRID_LOAD (separated by colons) and of the flags.
 std::vector<std::string> requested_files(const LoadFlags& flags);
 
-/// Loads the files; call it before names of implementations are looked up. `timeout_s`: deadline of
-/// user functions that run before a trial. Throws bad_input.
+/// Loads the files. Must be called before names of implementations are looked up. `timeout_s` is
+/// the deadline of user functions that run before a trial. Throws bad_input.
 void load_requested(const LoadFlags& flags, double timeout_s = 300);
 
 }  // namespace lossgrid

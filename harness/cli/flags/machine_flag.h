@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that times are predicted for: --machine, or LOSSGRID_MACHINE.
+// Machine for predicted times: --machine, or LOSSGRID_MACHINE.
 #pragma once
 
 #include <optional>

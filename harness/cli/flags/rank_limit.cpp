@@ -8,8 +8,8 @@
 namespace lossgrid {
 
 std::int64_t thread_ranks_bytes(std::int64_t ranks) {
-  // Rounded up from the peaks of runs with all implementations on 256, 1024 and 4096 ranks, less
-  // that of one rank: 151, 126 and 118 KiB for each rank.
+  // Rounded up from peaks of runs with all implementations on 256, 1024 and 4096 ranks, minus the
+  // peak of one rank: 151, 126 and 118 KiB per rank.
   constexpr std::int64_t kBytes = 160 * 1024;
   return ranks * kBytes;
 }

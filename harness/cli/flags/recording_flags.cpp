@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under a launcher the processes trace into files of their own: FILE is that of rank 0, FILE.rank3
-// that of rank 3. At the end rank 0 puts those that it can see behind its own; after a crash each
-// of them can be loaded as it is.
+// Under a launcher each process writes its own trace: FILE on rank 0, FILE.rank3 on rank 3. At the
+// end rank 0 appends the traces that it can see to its own; after a crash each file can be loaded
+// on its own.
 #include "harness/cli/flags/recording_flags.h"
 
 #include <cerrno>
@@ -26,7 +26,7 @@ std::string trace_path(const std::string& path, int process) {
   return process == 0 ? path : fmt::format("{}.rank{}", path, process);
 }
 
-SnapshotRequest request_of(const RecordingFlags& flags) {
+SnapshotRequest snapshot_request(const RecordingFlags& flags) {
   SnapshotRequest request;
   request.folder = flags.snapshot_folder;
   if (flags.max_entries > 0) request.max_entries = static_cast<std::size_t>(flags.max_entries);
@@ -38,7 +38,7 @@ SnapshotRequest request_of(const RecordingFlags& flags) {
   return request;
 }
 
-/// Makes the folder. Throws io if there may be snapshots of another run in it.
+/// Makes the folder. Throws io if it may hold snapshots of another run.
 void prepare_folder(const std::string& folder) {
   const auto refuse = [&](const std::string& reason) {
     throw Error(ErrorCode::io,
@@ -53,7 +53,7 @@ void prepare_folder(const std::string& folder) {
   if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse(std::generic_category().message(errno));
 }
 
-/// Calls `f`. Collective: an error of one process is thrown by all.
+/// Calls `f`. Collective: if one process has an error, all processes throw it.
 template <typename F>
 void agree_on(const Ranks& ranks, F&& f) {
   std::string refused;
@@ -66,7 +66,7 @@ void agree_on(const Ranks& ranks, F&& f) {
   if (!refused.empty()) throw_bad_input("{}", refused);
 }
 
-/// Closes the trace. Returns the reason for which it is incomplete, empty if it is complete.
+/// Closes the trace. Returns the reason why it is incomplete; empty if it is complete.
 std::string close_trace(RunRecording& recording, int other_processes) {
   TraceFile* trace = recording.trace().get();
   if (trace == nullptr) return "";
@@ -106,13 +106,13 @@ std::shared_ptr<RunRecording> open_recording(const RecordingFlags& flags, const 
   std::optional<SnapshotRequest> snapshots;
   std::shared_ptr<TraceFile> trace;
   if (!flags.snapshot_folder.empty()) {
-    snapshots = request_of(flags);
+    snapshots = snapshot_request(flags);
     agree_on(ranks, [&] {
       if (ranks.reports()) prepare_folder(flags.snapshot_folder);
     });
   }
   if (!flags.trace.empty()) {
-    // All processes count from the moment of rank 0.
+    // All processes count time from the origin of rank 0.
     const std::int64_t origin_ns = std::stoll(ranks.share_of_reporter(std::to_string(epoch_ns())));
     agree_on(ranks, [&] {
       trace = std::make_shared<TraceFile>(trace_path(flags.trace, ranks.process()), origin_ns);
@@ -126,7 +126,7 @@ RecordingEnd close_recording(RunRecording* recording, const Ranks& ranks, bool m
   if (must_end) return {recording->failure(), close_trace(*recording, 0)};
   RecordingEnd end;
   end.snapshots_failure = ranks.agree_on_first_error(recording->failure());
-  // The other processes close theirs first: rank 0 takes them.
+  // The other processes close their traces first, because rank 0 appends them to its own.
   const std::string of_others =
       ranks.agree_on_first_error(ranks.reports() ? "" : close_trace(*recording, 0));
   const std::string own = ranks.reports() ? close_trace(*recording, ranks.limit() - 1) : "";

@@ -37,8 +37,8 @@ const std::vector<std::string>& implementations_for(const std::vector<CaseSpec>&
                                              [](const CaseSpec& spec) { return spec.hidden > 0; }));
 }
 
-/// Splits suites that have cases from logits and cases from hidden states in two, so that an
-/// implementation that takes some of the cases has no trials with the others.
+/// Splits a suite with cases both from logits and from hidden states in two, so that an
+/// implementation that takes one kind of cases has no trials with the other kind.
 std::vector<Suite> split_by_inputs(const std::vector<Suite>& suites) {
   std::vector<Suite> out;
   for (const Suite& suite : suites) {
@@ -84,7 +84,7 @@ TimingRequest requested_timing(const TimingFlags& flags, const Suite& suite) {
     }
     timing.baseline = flags.baseline;
   } else if (!among(timing.baseline)) {
-    timing.baseline.clear();  // --impl left it out
+    timing.baseline.clear();  // --impl does not name the baseline
   }
   if (flags.min_samples > 0) timing.min_samples = flags.min_samples;
   if (flags.max_seconds > 0) timing.max_seconds = flags.max_seconds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags that `run` and `bench` share: suites or cases, implementations and grids, timing, and the
-// places of results. `ab` takes a part of them.
+// places of results. `ab` takes some of the flags.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ struct SuiteFlags : SuiteChoice {
   int threads_per_rank = 0;  // 0: the cores divided by the ranks
   double timeout_s = 300;
   std::string transport = "auto";
-  std::string machine;  // that times are predicted for; empty: none
+  std::string machine;  // machine for predicted times; empty: no prediction
   BackendFlags backend;
   LoadFlags load;
   bool quiet = false;
@@ -35,7 +35,7 @@ struct SuiteFlags : SuiteChoice {
   InjectFlag inject;
 };
 
-/// Flags of timings. A flag that is not given leaves the value of the suite or of TimingRequest.
+/// Flags of timings. A missing flag leaves the value of the suite or of TimingRequest.
 struct TimingFlags {
   std::string caches;
   std::string baseline;
@@ -45,11 +45,11 @@ struct TimingFlags {
   std::int64_t order_seed = -1;
 };
 
-/// Adds the flags of trials: all of SuiteFlags but the places of ranks and of results.
+/// Adds the flags of trials: all SuiteFlags except the places of ranks and results.
 void add_trial_flags(CLI::App& command, SuiteFlags& flags);
-/// Adds all of SuiteFlags.
+/// Adds all SuiteFlags.
 void add_suite_flags(CLI::App& command, SuiteFlags& flags);
-/// Adds all of TimingFlags.
+/// Adds all TimingFlags.
 void add_timing_flags(CLI::App& command, TimingFlags& flags);
 
 /// Steps of a run over suites, in this order.
@@ -58,12 +58,12 @@ struct SuiteModes {
   enum class Bench { never, where_asked, always } bench = Bench::where_asked;
 };
 
-/// Loads the files of --load and returns the suites that `flags` ask for, with a timing request
-/// where `modes` times them. `command` is named in errors. Throws usage and bad_input.
+/// Loads the files of --load and returns the suites of `flags`, with a timing request if `modes`
+/// times them. Errors name `command`. Throws usage and bad_input.
 std::vector<Suite> requested_suites(const std::string& command, const SuiteFlags& flags,
                                     const TimingFlags& timing, const SuiteModes& modes);
 
-/// Returns what --resume does with trials that ended by an error, a deadline or a crash.
+/// Returns the treatment by --resume of trials that ended by an error, a deadline or a crash.
 AfterFailure after_failure(const SuiteFlags& flags);
 
 }  // namespace lossgrid

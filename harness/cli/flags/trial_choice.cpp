@@ -16,7 +16,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the ids of the file with the number of the line that each stands on first.
+/// Returns the ids in the file, each with the number of its first line.
 std::map<std::string, std::size_t> listed_ids(const std::string& path) {
   std::map<std::string, std::size_t> ids;
   std::size_t number = 0;

@@ -18,12 +18,12 @@ const CLI::App& innermost(const CLI::App& app) {
   return *command;
 }
 
-std::string path_of(const CLI::App& command) {
+std::string command_path(const CLI::App& command) {
   const CLI::App* parent = command.get_parent();
-  return parent == nullptr ? command.get_name() : path_of(*parent) + ' ' + command.get_name();
+  return parent == nullptr ? command.get_name() : command_path(*parent) + ' ' + command.get_name();
 }
 
-std::vector<std::string> options_of(const CLI::App& command) {
+std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;
@@ -39,12 +39,12 @@ std::string unexpected_argument_message(const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining(true);
   const auto is_option = [](const std::string& text) { return text.starts_with('-'); };
   const auto option = std::find_if(rest.begin(), rest.end(), is_option);
-  const std::string see = fmt::format(" (see {} --help)", path_of(command));
+  const std::string see = fmt::format(" (see {} --help)", command_path(command));
   if (option == rest.end()) {
     return fmt::format("unexpected argument '{}'{}", rest.empty() ? "" : rest.front(), see);
   }
   const std::string given = option->substr(0, option->find('='));
-  const std::string nearest = nearest_name(given, options_of(command));
+  const std::string nearest = nearest_name(given, option_names(command));
   return fmt::format("unknown option {}{}{}", given,
                      nearest.empty() ? "" : "; did you mean " + nearest + "?", see);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The message about an argument that the command does not take, with the nearest option.
+// Message about an argument that the command does not take, with the nearest option.
 #pragma once
 
 #include <string>

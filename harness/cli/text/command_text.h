@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines as text: arguments without some of their flags, in the form that a shell reads.
+// Command lines as text: removal of flags, and quoting for a shell.
 #pragma once
 
 #include <span>
@@ -14,12 +14,11 @@ struct CommandFlag {
   bool has_value;
 };
 
-/// Returns `arguments` without `flags`, which may stand there as "--report FILE" or
-/// "--report=FILE".
+/// Returns `arguments` without `flags`, in both forms "--report FILE" and "--report=FILE".
 std::vector<std::string> without_flags(std::span<const std::string> arguments,
                                        std::span<const CommandFlag> flags);
 
-/// Joins `words` with blanks; quotes those that a shell would take for something else.
+/// Joins `words` with blanks and quotes words with special characters of a shell.
 std::string shell_line(std::span<const std::string> words);
 
 }  // namespace lossgrid

@@ -21,7 +21,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Returns those that run by default, and all others as soon as `begin` is the begin of one.
+/// Returns the implementations that run by default, and other implementations that begin with
+/// `begin` unless it is empty.
 Words implementation_names(const std::string& begin) {
   Words names;
   for (const auto kind :
@@ -83,8 +84,8 @@ Words allowed_by_type(const CLI::Option& option) {
 }
 
 /// Returns the values of an option or of a positional argument.
-Words values_of(const CLI::App& app, const CLI::App& command, const CLI::Option& option,
-                const std::string& begin) {
+Words value_words(const CLI::App& app, const CLI::App& command, const CLI::Option& option,
+                  const std::string& begin) {
   const std::map<std::string, std::function<Words()>> by_name = {
       {"--impl", [&] { return implementation_names(begin); }},
       {"--baseline", [&] { return implementation_names(begin); }},
@@ -102,10 +103,10 @@ Words values_of(const CLI::App& app, const CLI::App& command, const CLI::Option&
   return values == by_name.end() ? allowed_by_type(option) : values->second();
 }
 
-Words flags_of(const CLI::App& command) {
+Words flag_words(const CLI::App& command) {
   Words flags;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_group().empty()) continue;  // not in the help
+    if (option->get_group().empty()) continue;  // hidden options
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
   return flags;
@@ -122,7 +123,7 @@ const CLI::Option* find_flag(const CLI::App& command, const std::string& name) {
   return nullptr;
 }
 
-/// Returns the elements of `words` that begin with `begin`, each behind `before`.
+/// Returns the elements of `words` that begin with `begin`, each with the prefix `before`.
 Words beginning_with(const std::string& begin, const Words& words, const std::string& before = "") {
   Words found;
   for (const std::string& word : words) {
@@ -131,22 +132,22 @@ Words beginning_with(const std::string& begin, const Words& words, const std::st
   return found;
 }
 
-/// Returns the value words for `begin`, of which only the part behind the last comma is completed.
+/// Returns the completions of `begin`, of which only the part after the last comma is completed.
 Words list_values(const CLI::App& app, const CLI::App& command, const CLI::Option& option,
                   const std::string& begin) {
   const std::size_t comma = begin.rfind(',');
   const std::size_t cut = comma == std::string::npos ? 0 : comma + 1;
   const std::string last = begin.substr(cut);
-  return beginning_with(last, values_of(app, command, option, last), begin.substr(0, cut));
+  return beginning_with(last, value_words(app, command, option, last), begin.substr(0, cut));
 }
 
 }  // namespace
 
 Words completion_words(const CLI::App& app, Words words) {
-  std::erase(words, "=");  // bash makes three words of --flag=value
+  std::erase(words, "=");  // bash splits --flag=value into three words
   const std::string begin = words.empty() ? "" : words.back();
   const CLI::App* command = &app;
-  const CLI::Option* flag = nullptr;  // the one whose value is next
+  const CLI::Option* flag = nullptr;  // flag whose value is next
   for (std::size_t k = 0; k + 1 < words.size(); ++k) {
     if (flag != nullptr) {
       flag = nullptr;
@@ -161,7 +162,7 @@ Words completion_words(const CLI::App& app, Words words) {
     }
   }
   if (flag != nullptr) return list_values(app, *command, *flag, begin);
-  if (begin.starts_with('-')) return beginning_with(begin, flags_of(*command));
+  if (begin.starts_with('-')) return beginning_with(begin, flag_words(*command));
   const Words below = command_names(*command);
   if (!below.empty()) return beginning_with(begin, below);
   for (const CLI::Option* option : command->get_options()) {

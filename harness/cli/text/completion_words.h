@@ -11,9 +11,9 @@ class App;
 
 namespace lossgrid {
 
-/// Returns the words that may take the place of the last of `words`, the begin of a command line
-/// behind the name of the program: commands, flags, or values of the flag before it. Of a value
-/// that is a list the last element is completed. Nothing where a file is wanted, or any text.
+/// Returns completions of the last of `words`, which begin a command line after the name of the
+/// program: commands, flags, or values of the preceding flag. In a list the last element is
+/// completed. Empty where the command takes a file or arbitrary text.
 std::vector<std::string> completion_words(const CLI::App& app, std::vector<std::string> words);
 
 }  // namespace lossgrid

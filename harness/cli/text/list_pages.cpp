@@ -10,7 +10,7 @@ namespace lossgrid {
 
 std::string format_invariants_page() {
   std::string page = "| invariant | condition |\n|---|---|\n";
-  for (const InvariantEntry& entry : kInvariants) {
+  for (const InvariantEntry& entry : invariants()) {
     page += fmt::format("| `{}` | {} |\n", entry.name, entry.condition);
   }
   return page;

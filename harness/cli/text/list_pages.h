@@ -6,8 +6,8 @@
 
 namespace lossgrid {
 
-/// Return Markdown: the table of invariants in docs/verification.md, and that of layouts in
-/// docs/concepts.md.
+/// The following functions return Markdown: the table of invariants in docs/verification.md, and
+/// the table of layouts in docs/concepts.md.
 std::string format_invariants_page();
 std::string format_layouts_page();
 

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns `text` with what the language of man gives a meaning to in its plain sense.
+/// Returns `text` with characters escaped that are special in the markup of man.
 std::string escaped(const std::string& text) {
   std::string out;
   bool begins_line = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manual page lossgrid(1), made of the help of all commands.
+// Manual page lossgrid(1), generated from the help of all commands.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ class App;
 
 namespace lossgrid {
 
-/// Returns the page in the language of man.
+/// Returns the page in the markup of man.
 std::string format_man_page(const CLI::App& app);
 
 }  // namespace lossgrid

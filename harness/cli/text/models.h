@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models whose last layer has sizes that a plan can take: the entries of cases/models.json.
+// Models whose sizes of the last layer a plan can use: the entries of cases/models.json.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct ModelShape {
   std::string name;
   std::int64_t hidden = 0;
   std::int64_t vocab = 0;
-  std::string source;  // address of the configuration that the sizes are from
+  std::string source;  // address of the configuration with the sizes
 };
 
 /// Reads all entries. Throws bad_input that names the file and the entry.

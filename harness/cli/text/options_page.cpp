@@ -26,7 +26,7 @@ std::string cell(std::string text) {
 }
 
 /// Returns "`a`, `b`", the names of an option of an enumeration.
-std::string names_of(const OptionDescription& option) {
+std::string choice_names(const OptionDescription& option) {
   std::vector<std::string> names;
   for (const std::string& choice : option.choices) {
     if (choice.starts_with('"')) names.push_back('`' + shown(choice) + '`');
@@ -43,7 +43,7 @@ std::string format_options_page() {
         fmt::format("{}### `{}`\n\n{}.\n\n", page.empty() ? "" : "\n", entry->kind, entry->summary);
     page += "| option (default) | values | effect | elsewhere |\n|---|---|---|---|\n";
     for (const OptionDescription& option : entry->document()) {
-      const std::string names = names_of(option);
+      const std::string names = choice_names(option);
       page += fmt::format("| `{}` ({}) | {} | {} | {} |\n", option.name, shown(option.fallback),
                           names.empty() ? option.rule : names, cell(option.effect),
                           cell(option.upstream));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of docs/objectives.md: the options of every objective, from their lists.
+// Tables of docs/objectives.md: the options of every objective.
 #pragma once
 
 #include <string>

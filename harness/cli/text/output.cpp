@@ -17,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-int stdout_error = 0;  // the first errno
+int stdout_error = 0;  // errno of the first failure
 
 void print_raw(std::string_view text) {
   if (stdout_error != 0) return;
@@ -30,7 +30,7 @@ void prepare_output() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    // The lowest free one is what open returns. To stdout nothing can be written still.
+    // open returns the lowest free number. Writes to this stdout still fail.
     const int mode = descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY;
     [[maybe_unused]] const int opened = ::open("/dev/null", mode);
   }

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kWidth = 130;
 
-/// Returns "1.5 T", with decimal units.
+/// Returns a number with a decimal unit: "1.5 T".
 std::string format_flops(std::int64_t flops) {
   constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P", "E"};
   double value = static_cast<double>(flops);
@@ -33,7 +33,7 @@ struct Totals {
   std::int64_t wire_bytes = 0;
 };
 
-Totals totals_of(const PlanRow& row) {
+Totals sum_costs(const PlanRow& row) {
   Totals totals;
   for (const PlannedPhase& phase : row.phases) totals.flops += phase.flops;
   for (const PlannedCollective& collective : row.collectives) {
@@ -47,7 +47,7 @@ Totals totals_of(const PlanRow& row) {
 std::vector<std::string> table_row(const Fit& fit, bool with_fit) {
   const PlanRow& row = fit.row;
   const PlannedPhase& peak = row.peak_phase();
-  const Totals totals = totals_of(row);
+  const Totals totals = sum_costs(row);
   std::vector<std::string> cells{row.implementation,
                                  format_grid(row.grid),
                                  format_bytes(row.inputs_bytes),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text and JSON of plans: predicted bytes, FLOPs and collectives of implementations, and with a
-// limit the largest case that fits.
+// Text and JSON of plans: predicted bytes, FLOPs and collectives of implementations and, with a
+// limit, the largest case that fits.
 #pragma once
 
 #include <optional>
@@ -18,14 +18,14 @@ namespace lossgrid {
 struct PlannedGrid {
   CaseSpec spec;
   Grid grid;
-  std::vector<Fit> fits;  // without --fit only their rows are set
+  std::vector<Fit> fits;  // without --fit only the rows of plans are set
 };
 
-/// Returns the table of all plans, with a column for what fits where `with_fit`.
+/// Returns the table of all plans, with a column for the largest fitting case if `with_fit`.
 std::string format_plans(const std::vector<PlannedGrid>& plans, bool with_fit,
                          const TextStyle& style);
 
-/// Returns the object of one plan, as it stands in the file of --json.
+/// Returns the object of one plan in the file of --json.
 nlohmann::ordered_json plan_to_json(const Fit& fit, std::optional<std::int64_t> limit);
 
 }  // namespace lossgrid

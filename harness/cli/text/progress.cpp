@@ -118,7 +118,8 @@ void Progress::finish(Kind& kind, double work, const std::string& what, bool fai
   show(what);
 }
 
-/// In a log after ten seconds at the earliest, once a tenth more is done or a minute is over.
+/// A log gets a line after ten seconds at the earliest, and then if a tenth more is done or a
+/// minute has passed.
 void Progress::show(const std::string& what) {
   if (stream_.out == nullptr) return;
   if (stream_.is_terminal) return show_on_terminal(what);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Progress`: the progress of a run with the time that is left. On a terminal it is one line that
-// counts up; in a log it is a first line with the number of steps and further lines now and then.
-// Trials and timings have very different lengths, so each kind is estimated from its own finished
-// steps: trials by their mean, timings by their time for each second of their budget, and by the
-// budget itself before one is finished.
+// `Progress`: the progress of a run with the remaining time. On a terminal it is one line that
+// counts up; in a log it is a first line with the number of steps, and further lines from time to
+// time. Trials and timings have very different lengths, so each kind is estimated from its own
+// finished steps: trials by their mean time, timings by their time per second of budget, or by the
+// budget itself before the first timing is finished.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,16 @@
 
 namespace lossgrid {
 
-/// The steps of a run.
+/// Planned steps of a run.
 struct PlannedSteps {
   std::size_t trials = 0;
   std::size_t timings = 0;
-  double timing_budget_s = 0;  // of all timings together
+  double timing_budget_s = 0;  // sum over all timings
 };
 
-/// Returns "[3/40] about 2 min left: WHAT", cut at 79 bytes, between characters: a line that a
-/// terminal wraps could not be removed. Without a number of seconds "[3/40] WHAT".
+/// Returns "[3/40] about 2 min left: WHAT", or "[3/40] WHAT" without a number of seconds. The text
+/// is cut to 79 bytes, between characters, because a line that a terminal wraps could not be
+/// removed.
 std::string format_progress(std::size_t done, std::size_t total, std::optional<double> seconds_left,
                             std::string_view what);
 
@@ -37,18 +38,18 @@ struct ProgressCounts {
   std::size_t failed = 0;
 };
 
-/// Returns "run: 1200 of 3840 trials, 3 of 12 timings, 2 failed, about 40 s left"; parts of which
-/// there are none are left out.
+/// Returns "run: 1200 of 3840 trials, 3 of 12 timings, 2 failed, about 40 s left" without parts
+/// whose count is 0.
 std::string format_log_line(std::string_view command, const ProgressCounts& counts,
                             std::optional<double> seconds_left);
 
-/// The stream that shows progress.
+/// Stream for progress.
 struct ProgressStream {
-  std::FILE* out = nullptr;  // null: nowhere
+  std::FILE* out = nullptr;  // null: no output
   bool is_terminal = false;
 };
 
-/// Returns stderr, or no stream for `quiet`.
+/// Returns stderr; no stream if `quiet`.
 ProgressStream progress_stream(bool quiet);
 
 class Progress {
@@ -61,15 +62,15 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Finishes a step and begins the next one. `what`: one line that names the step.
+  /// Finishes a step and begins the next step. `what` is one line that names the step.
   void finish_trial(const std::string& what, bool failed);
   void finish_timing(const std::string& what, double budget_s, bool failed);
 
-  /// Returns nullopt while a trial is left and none is finished.
+  /// Returns nullopt while trials remain and no trial is finished.
   std::optional<double> seconds_left() const;
 
  private:
-  /// Steps of one kind: number, planned work in any unit, and time of the finished ones.
+  /// Steps of one kind: number, planned work in any unit, and time of the finished steps.
   struct Kind {
     std::size_t steps = 0;
     std::size_t finished_steps = 0;

@@ -57,7 +57,8 @@ std::string collective_lines(const std::vector<TimedPlan>& plans) {
   return table.text();
 }
 
-/// Returns a line on the CP rank with the most rows, of a grid where ranks differ by a hundredth.
+/// Returns a line about the CP rank with the most rows, for a grid whose ranks differ by at least a
+/// hundredth.
 std::string straggler_line(const TimedPlan& plan) {
   const BusiestRank& busiest = plan.time->busiest;
   if (static_cast<double>(busiest.rows) < 1.01 * busiest.mean_rows) return "";

@@ -13,13 +13,14 @@
 
 namespace lossgrid {
 
-/// Returns the machine, where its numbers are from, and what the times leave out, in lines.
+/// Returns lines about the machine, the sources of its numbers, and the costs that the times leave
+/// out.
 std::string describe_model(const TimeModel& model, const TextStyle& style);
 
-/// Returns a row for every phase, and below a line for every collective.
+/// Returns a row for every phase, followed by a line for every collective.
 std::string format_times(const std::vector<TimedPlan>& plans, const TextStyle& style);
 
-/// Returns the first `rows` plans of a search, with what does not fit left out.
+/// Returns the first `rows` plans of a search that fit.
 std::string format_search(const std::vector<TimedPlan>& plans, std::int64_t memory_bytes,
                           std::size_t rows, const TextStyle& style);
 

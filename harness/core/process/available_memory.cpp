@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// Returns the number in a file; nullopt for another text ("max") or without the file.
+/// Returns the number in a file; nullopt for other text ("max") or a missing file.
 std::optional<std::int64_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   std::int64_t value = 0;
@@ -49,8 +49,8 @@ std::int64_t machine_available(const fs::path& meminfo) {
   return kUnlimited;
 }
 
-/// Files and entries of one version of control groups. Pages on the lists of files are reclaimed
-/// without a loss; those of shared memory are on other lists.
+/// Files and entries of one version of control groups. Pages on the lists of files can be reclaimed
+/// without loss; pages of shared memory are on other lists.
 struct Version {
   const char* controller;  // in /proc/self/cgroup
   const char* mount;
@@ -91,7 +91,7 @@ std::string own_group(const fs::path& self, std::string_view controller) {
 }
 
 /// Returns the limit of a group minus its use without reclaimable pages, at least 0.
-std::int64_t left_of(const fs::path& group, const Version& version) {
+std::int64_t unused_bytes(const fs::path& group, const Version& version) {
   const std::optional<std::int64_t> limit = number_in(group / version.limit);
   const std::optional<std::int64_t> used = number_in(group / version.used);
   if (!limit || !used) return kUnlimited;
@@ -100,16 +100,16 @@ std::int64_t left_of(const fs::path& group, const Version& version) {
 }
 
 /// Returns the least remainder of the own group and of the groups above it. In a container the path
-/// may be that of the host, which is invisible there: then the mounted root is the container's own
-/// group.
+/// may be a path of the host, which is invisible there: then the mounted root is the container's
+/// own group.
 std::int64_t groups_available(const fs::path& root, const Version& version) {
   const fs::path mount = root / version.mount;
-  std::int64_t least = left_of(mount, version);
+  std::int64_t least = unused_bytes(mount, version);
   fs::path group = mount;
   const fs::path own = own_group(root / "proc/self/cgroup", version.controller);
   for (const fs::path& part : own.relative_path()) {
     group /= part;
-    least = std::min(least, left_of(group, version));
+    least = std::min(least, unused_bytes(group, version));
   }
   return least;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that this process can still allocate: the least of the machine's and of the limits of the
-// control groups (containers, jobs of a batch system) around the process. Memory that the kernel
-// reclaims on demand, such as cached files, counts as free.
+// Memory that this process can still allocate: the smallest of the machine's available memory and
+// the remainders of the control groups (containers, jobs of a batch system) around the process.
+// Memory that the kernel reclaims on demand, such as cached files, counts as free.
 #pragma once
 
 #include <cstdint>

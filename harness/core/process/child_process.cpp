@@ -22,13 +22,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr int kShellBase = 128;  // of exit codes that stand for signals
+constexpr int kShellBase = 128;  // base of exit codes that stand for signals
 
 [[noreturn]] void throw_not_started(const std::string& command, int error) {
   throw_bad_input("cannot start '{}': {}", command, std::generic_category().message(error));
 }
 
-/// Runs in the child and never returns. A failure is sent as an errno.
+/// Runs the command in the child and never returns. A failure is sent to the parent as an errno.
 [[noreturn]] void become(char* const* arguments, char* const* environment, int failure_pipe) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -41,7 +41,7 @@ constexpr int kShellBase = 128;  // of exit codes that stand for signals
   _exit(127);
 }
 
-/// Returns `texts` in the form of exec; they outlive the result.
+/// Returns `texts` as the null-terminated array of exec. `texts` must outlive the result.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -62,7 +62,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   if (command.empty() || command[0].empty()) throw_bad_input("no command to start");
   std::vector<char*> arguments = pointers_to(command);
   arguments.push_back(nullptr);
-  // The first of two variables with one name counts.
+  // The first of two variables with the same name counts.
   std::vector<char*> environment = pointers_to(variables);
   for (char** variable = environ; *variable != nullptr; ++variable)
     environment.push_back(*variable);
@@ -75,7 +75,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   close(failure[1]);
   int error = pid_ < 0 ? fork_error : 0;
   if (pid_ > 0) {
-    setpgid(pid_, pid_);  // in the parent and in the child, as either may come first
+    setpgid(pid_, pid_);  // in both parent and child, because either may run first
     if (read(failure[0], &error, sizeof(error)) > 0) waitpid(pid_, nullptr, 0);
   }
   close(failure[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ChildProcess: a process that this one starts and owns, with its descendants. They form a process
-// group, which receives the signals and ends with the object. stdin is /dev/null, stderr is that of
-// this process. One thread owns an object.
+// group, which receives the signals and ends with the object. stdin is /dev/null; stderr is
+// inherited from this process. One thread owns an object.
 #pragma once
 
 #include <chrono>

@@ -17,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the value of the first line "key : value" of a file in /proc; "" if there is none.
+/// Returns the value of the first line "key : value" of a file in /proc; "" without such a line.
 std::string proc_value(const char* path, const std::string& key) {
   std::ifstream file(path);
   std::string line;
@@ -31,7 +31,7 @@ std::string proc_value(const char* path, const std::string& key) {
   return "";
 }
 
-/// Returns the name of the processor; on Arm, where Linux has none, its numbers.
+/// Returns the name of the processor; on Arm, where Linux has no name, its numbers.
 std::string cpu_model() {
   const char* path = "/proc/cpuinfo";
   std::string name = proc_value(path, "model name");
@@ -46,7 +46,8 @@ std::int64_t memory_total_bytes() {
   return kib.empty() ? 0 : std::strtoll(kib.c_str(), nullptr, 10) * 1024;
 }
 
-/// Returns an identity of builds with the same revision; "" if the executable cannot be read.
+/// Returns a fingerprint that distinguishes builds of one revision; "" if the executable cannot be
+/// read.
 std::string executable_fingerprint() {
   static const std::string made = [] {
     std::ifstream file("/proc/self/exe", std::ios::binary);
@@ -80,8 +81,8 @@ nlohmann::ordered_json capture_environment() {
                          {"kernel", system.release},
                          {"architecture", system.machine}};
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  for (const char* name : {"LOSSGRID_CASES_DIR", "LOSSGRID_NCCL_LIBRARY", "NCCL_ALGO", "NCCL_PROTO",
-                           "NCCL_NVLS_ENABLE", "OMP_NUM_THREADS"}) {
+  for (const char* name : {"LOSSGRID_CASES_DIR", "LOSSGRID_COLLECTIVES", "LOSSGRID_NCCL_LIBRARY",
+                           "NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "OMP_NUM_THREADS"}) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
   environment["variables"] = variables;

@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-// Static storage: a thread that ends may still allocate, and to make it allocates nothing.
+// Static storage, because making it allocates nothing and a thread that ends may still allocate.
 constinit thread_local HeapWatch* watch_of_thread = nullptr;
 
 void note_allocation(std::size_t bytes) noexcept {
@@ -44,8 +44,8 @@ HeapWatchScope::~HeapWatchScope() {
 
 #if LOSSGRID_ASAN || LOSSGRID_TSAN
 
-// A sanitizer has a malloc of its own and calls back for every allocation, the one of threads not
-// for those with an alignment (allocator_interface.h).
+// A sanitizer has its own malloc and calls back for every allocation; the thread sanitizer leaves
+// out allocations with an alignment (allocator_interface.h).
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*,
                                                                              std::size_t),
                                                          void (*free_hook)(const volatile void*));
@@ -62,8 +62,8 @@ const int installed = __sanitizer_install_malloc_and_free_hooks(
 
 #else
 
-// The functions of the GNU C library under the names that it keeps for programs that replace
-// malloc. operator new calls malloc and aligned_alloc.
+// Functions of the GNU C library, under the names that it provides to programs that replace malloc.
+// operator new calls malloc and aligned_alloc.
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);

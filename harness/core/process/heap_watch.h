@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `HeapWatch`: count of large allocations from the heap (malloc and its relatives, operator new) by
-// the threads that work for one rank. A thread counts where it stands in a HeapWatchScope; outside
-// of all scopes an allocation costs the test of a pointer. heap_watch.cpp replaces malloc of the
-// executable for that, or is called back by the sanitizer of the build.
+// the threads that work for one rank. A thread counts its allocations inside a HeapWatchScope;
+// outside of all scopes an allocation costs the test of a pointer. To count, heap_watch.cpp
+// replaces malloc of the executable, or is called back by the sanitizer of the build.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace lossgrid {
 
 class HeapWatch {
  public:
-  /// Counts allocations of `least_bytes` and more.
+  /// Makes a count of allocations of at least `least_bytes`.
   explicit HeapWatch(std::size_t least_bytes) : least_bytes_(least_bytes) {}
 
   std::size_t least_bytes() const { return least_bytes_; }
@@ -30,11 +30,11 @@ class HeapWatch {
   std::atomic<std::int64_t> largest_bytes_{0};
 };
 
-/// Returns the watch of this thread, null for none.
+/// Returns the watch of this thread; null if the thread has no watch.
 HeapWatch* heap_watch() noexcept;
 
-/// Scope in which `watch` counts the allocations of this thread. null: nothing does, for memory
-/// that belongs to no implementation.
+/// Scope in which `watch` counts the allocations of this thread. With null, nothing is counted, for
+/// memory that belongs to no implementation.
 class HeapWatchScope {
  public:
   explicit HeapWatchScope(HeapWatch* watch) noexcept;

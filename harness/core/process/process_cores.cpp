@@ -47,7 +47,7 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-double core_share_of(int rank, int first, int ranks, std::span<const ProcessCores> processes) {
+double process_core_share(int rank, int first, int ranks, std::span<const ProcessCores> processes) {
   const std::map<int, int> users = users_of_cores(first, ranks, processes);
   double share = 0;
   for (const ProcessCores& process : processes) {
@@ -57,7 +57,7 @@ double core_share_of(int rank, int first, int ranks, std::span<const ProcessCore
   return share;
 }
 
-int cores_of(int first, int ranks, std::span<const ProcessCores> processes) {
+int core_count(int first, int ranks, std::span<const ProcessCores> processes) {
   return static_cast<int>(users_of_cores(first, ranks, processes).size());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LOSSGRID_ASAN and LOSSGRID_TSAN: 1 in builds with the sanitizer of addresses or threads, else 0,
-// for GCC, which predefines macros, and clang, which has features.
+// LOSSGRID_ASAN and LOSSGRID_TSAN: 1 in builds with the address or thread sanitizer, else 0. GCC
+// has predefined macros for them, clang __has_feature.
 #pragma once
 
 #if defined(__has_feature)
@@ -21,8 +21,7 @@
 #define LOSSGRID_TSAN 0
 #endif
 
-// LOSSGRID_UNWATCHED stands before a function whose accesses to memory the sanitizer of threads
-// leaves out.
+// LOSSGRID_UNWATCHED precedes a function whose memory accesses the thread sanitizer ignores.
 #if LOSSGRID_TSAN
 #define LOSSGRID_UNWATCHED __attribute__((no_sanitize("thread"), noinline))
 #else

@@ -15,7 +15,7 @@ SharedLibrary::SharedLibrary(std::string path)
   if (library_ == nullptr) throw Error(ErrorCode::unsupported, dlerror());
 }
 
-void* SharedLibrary::address_of(const char* name) const {
+void* SharedLibrary::find_symbol(const char* name) const {
   return dlsym(library_, name);
 }
 

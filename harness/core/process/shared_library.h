@@ -9,19 +9,19 @@ namespace lossgrid {
 
 class SharedLibrary {
  public:
-  /// Loads the library at a path, or of that name. Throws unsupported with the loader's text.
+  /// Loads a library by its path or its name. Throws unsupported with the loader's text.
   explicit SharedLibrary(std::string path);
 
-  bool has(const char* name) const { return address_of(name) != nullptr; }
-  /// Sets `function` to the one of that name. Throws unsupported if there is none.
+  bool has(const char* name) const { return find_symbol(name) != nullptr; }
+  /// Sets `function` to the function called `name`. Throws unsupported if the library lacks it.
   template <typename Function>
   void find(const char* name, Function& function) const {
-    function = reinterpret_cast<Function>(address_of(name));
+    function = reinterpret_cast<Function>(find_symbol(name));
     if (function == nullptr) throw_missing(name);
   }
 
  private:
-  void* address_of(const char* name) const;
+  void* find_symbol(const char* name) const;
   [[noreturn]] void throw_missing(const char* name) const;
 
   std::string path_;

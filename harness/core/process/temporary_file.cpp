@@ -28,7 +28,7 @@ fs::path next_name(const fs::path& place) {
 }
 
 /// Returns true for names that next_name makes for `place`.
-bool is_temporary_of(const fs::path& place, const std::string& file_name) {
+bool is_temporary_name(const fs::path& place, const std::string& file_name) {
   const std::string prefix = place.filename().string() + kInfix;
   if (!file_name.starts_with(prefix)) return false;
   const std::string_view rest = std::string_view(file_name).substr(prefix.size());
@@ -40,14 +40,15 @@ bool is_temporary_of(const fs::path& place, const std::string& file_name) {
          is_number(rest.substr(dash + 1));
 }
 
-/// Removes files beside `place` that dead processes left: those whose lock nobody holds. The number
-/// of the process in the name does not decide it, as it is another process in another container.
+/// Removes files beside `place` that dead processes left: files whose lock nobody holds. The
+/// process number in the name cannot decide this, because another container numbers its processes
+/// anew.
 void remove_stale(const fs::path& place) {
   std::error_code ignored;
   std::vector<fs::path> found;
-  for (fs::directory_iterator at(folder_of(place), ignored), end; at != end;
+  for (fs::directory_iterator at(parent_folder(place), ignored), end; at != end;
        at.increment(ignored)) {
-    if (is_temporary_of(place, at->path().filename().string())) found.push_back(at->path());
+    if (is_temporary_name(place, at->path().filename().string())) found.push_back(at->path());
   }
   for (const fs::path& path : found) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
@@ -55,14 +56,15 @@ void remove_stale(const fs::path& place) {
   }
 }
 
-/// Returns the name under /proc of an open file, by which a file without a name gets its first.
+/// Returns the name of an open file under /proc, from which a file without a name is linked to its
+/// first name.
 std::string name_by_descriptor(int descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor);
 }
 
 }  // namespace
 
-fs::path folder_of(const fs::path& file) {
+fs::path parent_folder(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
@@ -76,7 +78,7 @@ TemporaryFile::TemporaryFile(fs::path place, bool has_name) : place_(std::move(p
   remove_stale(place_);
   if (!has_name && ::access("/proc/self/fd", X_OK) == 0) {
     descriptor_ =
-        Descriptor(::open(folder_of(place_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+        Descriptor(::open(parent_folder(place_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
     if (descriptor_.valid()) ::flock(descriptor_.get(), LOCK_EX);
   }
   if (!descriptor_.valid()) open_named();
@@ -91,7 +93,7 @@ void TemporaryFile::open_named() {
     struct stat about {};
     ::fstat(descriptor_.get(), &about);
     name_ = name;
-    // Another process may have taken it for a stale one before it was locked.
+    // Another process may have removed the file as stale before the lock was taken.
     if (about.st_nlink > 0) return;
   }
 }
@@ -108,7 +110,7 @@ bool TemporaryFile::move_into_place() {
     };
     if (link_to(place_)) return true;
     if (errno != EEXIST) return false;
-    // A link replaces nothing, a rename does.
+    // A link never replaces a file; a rename does.
     const fs::path name = next_name(place_);
     if (!link_to(name)) return false;
     name_ = name;

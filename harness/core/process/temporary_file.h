@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TemporaryFile: a file without a name until it is complete, so that nothing is left of it if the
-// process is killed (O_TMPFILE). On a file system without O_TMPFILE it is PLACE.tmp-PID-N, locked
-// by its process; the next TemporaryFile of that place removes those that dead processes left. One
-// thread owns an object; any number of processes may write one place.
+// TemporaryFile: a file without a name until it is complete (O_TMPFILE), so that a killed process
+// leaves nothing behind. On a file system without O_TMPFILE its name is PLACE.tmp-PID-N and its
+// process locks it; the next TemporaryFile of the same place removes files that dead processes
+// left. One thread owns an object; any number of processes may write one place.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 
 namespace lossgrid {
 
-/// Returns the folder of `file`, "." for a name alone.
-std::filesystem::path folder_of(const std::filesystem::path& file);
+/// Returns the folder of `file`; "." for a file name without a folder.
+std::filesystem::path parent_folder(const std::filesystem::path& file);
 
 class TemporaryFile {
  public:
-  /// Opens the file for writing, in the folder of `place`. On failure it is not valid and errno is
-  /// set.
+  /// Opens the file for writing, in the folder of `place`. On failure the object is not valid and
+  /// errno is set.
   explicit TemporaryFile(std::filesystem::path place);
   /// Opens a file with a name from the beginning, as on a file system without O_TMPFILE.
   static TemporaryFile named(std::filesystem::path place);
@@ -36,7 +36,7 @@ class TemporaryFile {
   void open_named();
 
   std::filesystem::path place_;
-  std::filesystem::path name_;  // empty without a name
+  std::filesystem::path name_;  // empty: the file has no name
   Descriptor descriptor_;
 };
 

@@ -14,7 +14,7 @@ inline constexpr std::string_view kRed = "\033[31m";
 inline constexpr std::string_view kPlain = "\033[0m";
 
 struct TextStyle {
-  std::size_t columns = 0;  // of a line; 0: unlimited
+  std::size_t columns = 0;  // columns of a line; 0: unlimited
   bool has_colours = false;
 
   /// Returns `most`, or less if lines have fewer columns.
@@ -23,9 +23,9 @@ struct TextStyle {
   std::string bad(std::string_view text) const;
 };
 
-/// Returns the style of stdout. On a terminal: its columns, or those of the variable COLUMNS;
-/// colours unless NO_COLOR is set and not empty, or TERM is "dumb" or not set. Elsewhere the
-/// default.
+/// Returns the style of stdout. On a terminal: its columns, or the value of the variable COLUMNS;
+/// colours unless NO_COLOR is set and not empty, or TERM is "dumb" or not set. For files and pipes:
+/// the default style.
 TextStyle stdout_style();
 
 }  // namespace lossgrid

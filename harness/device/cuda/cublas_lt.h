@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of cuBLASLt that products need, from the library as it is found at run time: half a
-// gigabyte that no other command should load.
+// Functions of cuBLASLt for matrix products. The library is loaded at run time, because it has half
+// a gigabyte that other commands should not load.
 #pragma once
 
 #include <cublasLt.h>
@@ -22,7 +22,8 @@ struct CublasLt {
   decltype(&cublasLtMatmul) multiply;
 };
 
-/// Loaded at the first call; throws unsupported where the library is not found.
+/// Returns the functions; the first call loads the library. Throws unsupported if the library is
+/// not found.
 const CublasLt& cublas_lt();
 
 }  // namespace lossgrid

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of this folder in builds without CUDA.
+// Functions of this folder for builds without CUDA.
 #include "harness/core/error.h"
 #include "harness/device/cuda/cuda_devices.h"
 #include "harness/device/cuda/cuda_timing.h"

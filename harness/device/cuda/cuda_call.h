@@ -44,8 +44,8 @@ inline ErrorCode error_code(cudaError_t status) {
   return status == cudaErrorMemoryAllocation ? ErrorCode::not_enough_memory : ErrorCode::internal;
 }
 
-/// True after a call of this process has returned a sticky status. Then nothing calls CUDA any
-/// more, destructors included.
+/// True after a call of this process has returned a sticky status. From then on nothing calls CUDA,
+/// destructors included.
 inline std::atomic<bool>& cuda_is_lost() {
   static std::atomic<bool> lost{false};
   return lost;
@@ -59,7 +59,7 @@ inline void check_cuda(cudaError_t status, const char* what) {
   if (code == ErrorCode::device_lost) {
     cuda_is_lost() = true;
   } else {
-    cudaGetLastError();  // else the next launch would be blamed for it
+    cudaGetLastError();  // else the next launch reports this status
   }
   throw Error(
       code, fmt::format("{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status)));

@@ -42,7 +42,7 @@ CudaDevices find_devices() {
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaSuccess || count == 0) {
-    cudaGetLastError();  // it is not sticky; nobody else should see it
+    cudaGetLastError();  // the status is not sticky; no other call should see it
     found.no_gpu = SkipReason{counted == cudaSuccess ? "no GPU" : cudaGetErrorString(counted)};
     return found;
   }
@@ -66,7 +66,7 @@ CudaDevices find_devices() {
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int device) : device_(device) {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");  // of this thread, which is the rank's
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");  // sets the device of the rank's thread
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check_cuda(cudaDeviceGetDefaultMemPool(&pool_, device_), "cudaDeviceGetDefaultMemPool");
     keep_freed_memory();
@@ -82,8 +82,8 @@ class CudaDevice final : public Device {
   void* stream() const override { return stream_; }
   const KernelTable& kernels() const override { return cuda_kernels(); }
 
-  /// The driver stages host memory that is not pinned. Only views of the host take that way, for
-  /// checks, outside of timings; payloads of collectives are in pinned memory already (Staging).
+  /// The driver stages host memory that is not pinned. Only views of the host copy this way, for
+  /// checks outside of timings; payloads of collectives are already in pinned memory (Staging).
   void copy(void* to, const void* from, std::size_t bytes) override {
     const HeapWatchScope unwatched(nullptr);  // the driver's own
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
@@ -91,7 +91,7 @@ class CudaDevice final : public Device {
   }
 
   bool host_reads(const void* memory) const override {
-    if (memory == nullptr) return true;  // of an empty span; CUDA's answer depends on its version
+    if (memory == nullptr) return true;       // empty span; CUDA's answer varies by version
     const HeapWatchScope unwatched(nullptr);  // the driver's own
     cudaPointerAttributes found{};
     check_cuda(cudaPointerGetAttributes(&found, memory), "cudaPointerGetAttributes");
@@ -121,15 +121,15 @@ class CudaDevice final : public Device {
   }
 
  private:
-  /// Keeps freed memory in the pool: the next buffer costs no call of the driver.
+  /// Keeps freed memory in the pool, so that the next buffer costs no call of the driver.
   void keep_freed_memory() const {
     std::uint64_t everything = ~std::uint64_t{0};
     check_cuda(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &everything),
                "cudaMemPoolSetAttribute");
   }
 
-  /// Lets the other GPUs read the pool, which they may not by themselves: NCCL before 2.24.3 reads
-  /// buffers of ranks in the same process without asking (NCCL_P2P_DIRECT_DISABLE).
+  /// Lets the other GPUs read the pool, which is not the default: NCCL before 2.24.3 reads buffers
+  /// of ranks in the same process directly and does not check the access (NCCL_P2P_DIRECT_DISABLE).
   void give_access_to_peers() const {
     const auto count = static_cast<int>(cuda_devices().descriptions.size());
     for (int other = 0; other < count; ++other) {
@@ -170,17 +170,17 @@ class CudaDevice final : public Device {
         tensor ? cudaMallocAsync(&block, bytes, stream_)
                : cudaHostAlloc(&block, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
     if (got == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // else the next launch would be blamed for it
+      cudaGetLastError();  // else the next launch reports this status
       throw Error(ErrorCode::not_enough_memory, fmt::format("cannot allocate {} bytes", bytes));
     }
     check_cuda(got, tensor ? "cudaMallocAsync" : "cudaHostAlloc");
     return static_cast<std::byte*>(block);
   }
 
-  /// Frees in stream order: kernels that were launched may still use the block.
+  /// Frees in stream order, because launched kernels may still use the block.
   void release(std::byte* block, MemorySpace space) noexcept override {
     const HeapWatchScope unwatched(nullptr);  // the driver's own
-    if (cuda_is_lost()) return;               // the process ends, and the driver takes it back
+    if (cuda_is_lost()) return;               // the ending process returns all memory
     if (space == MemorySpace::device) {
       cudaFreeAsync(block, stream_);
     } else {
@@ -195,8 +195,8 @@ class CudaDevice final : public Device {
   DriverMemory before_;
 };
 
-/// Returns the unused bytes of the current GPU's pool: not free for the driver, but for this
-/// process.
+/// Returns the unused bytes of the current GPU's pool, which this process can still allocate
+/// although the driver counts them as used.
 std::int64_t idle_pool_bytes() {
   int device = 0;
   cudaMemPool_t pool = nullptr;
@@ -228,7 +228,7 @@ const KernelTable& cuda_device_kernels() {
 }
 
 void throw_cuda_failure(const char* call, const char* error) {
-  // Every call returns a sticky error.
+  // After a sticky error every call returns it.
   check_cuda(cudaDeviceSynchronize(), call);
   throw Error(ErrorCode::internal, fmt::format("{}: {}", call, error));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs of this machine that this build can use, or the reason for which there are none.
+// GPUs of this machine that this build can use, or the reason why it can use no GPU.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,21 @@ namespace lossgrid {
 
 struct CudaDevices {
   std::optional<SkipReason> no_gpu;       // nullopt: there is at least one
-  std::vector<std::string> descriptions;  // one a device
+  std::vector<std::string> descriptions;  // one line for each device
   bool all_are_sm_90 = false;
 };
 
-/// Returns the GPUs, which are looked for at the first call.
+/// Returns the GPUs, which the first call looks up.
 const CudaDevices& cuda_devices();
 
-/// Makes the device of a rank: GPU `rank` modulo their number, with a stream of its own. Its memory
-/// is allocated from and returned to the GPU's pool in the order of that stream. Requires a GPU.
+/// Makes the device of a rank: GPU `rank` modulo the number of GPUs, with its own stream. Memory is
+/// allocated from the GPU's pool and returned to it in the order of that stream. Requires a GPU.
 std::unique_ptr<Device> make_cuda_device(int rank);
 
-/// Returns the products of GPUs (gemm.h); those of the processor in a build without CUDA.
+/// Returns the products of GPUs (gemm.h); in a build without CUDA, the products of the processor.
 const KernelTable& cuda_device_kernels();
 
-/// Throws for a failed `call` whose error is a text and not a status: internal, or device_lost if
+/// Throws for a failed `call` with an error text instead of a status: internal, or device_lost if
 /// other calls of the GPU fail too.
 [[noreturn]] void throw_cuda_failure(const char* call, const char* error);
 

@@ -17,7 +17,7 @@ struct Gate {
   }
 
  private:
-  /// Returns nanoseconds; the clock of a GPU may go on by steps of a microsecond.
+  /// Returns nanoseconds; the clock of a GPU may advance in steps of a microsecond.
   __device__ static std::uint64_t now() {
     std::uint64_t ns;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));

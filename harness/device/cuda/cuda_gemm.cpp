@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by cuBLASLt, float32 accumulation without TF32. The library counts columns first: a
-// row-major c = a b is its c^T = b^T a^T.
+// Products by cuBLASLt, float32 accumulation without TF32. The library is column-major: a row-major
+// c = a b is c^T = b^T a^T there.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,24 +42,24 @@ cublasLtHandle_t handle() {
   return own;
 }
 
-cudaDataType type_of(DType dtype) {
+cudaDataType cuda_type(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 template <typename T>
 using Handle = std::unique_ptr<std::remove_pointer_t<T>, cublasStatus_t (*)(T)>;
 
-/// Layout of a row-major matrix; the library, which is column-major, sees its transpose.
+/// Returns the layout of a row-major matrix, of which the column-major library sees the transpose.
 Handle<cublasLtMatrixLayout_t> layout(DType dtype, std::int64_t rows, std::int64_t columns,
                                       std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublas_lt().create_layout(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
+  check(cublas_lt().create_layout(&made, cuda_type(dtype), static_cast<std::uint64_t>(columns),
                                   static_cast<std::uint64_t>(rows), stride),
         "cublasLtMatrixLayoutCreate");
   return {made, cublas_lt().destroy_layout};
 }
 
-/// Returns the layout of M, of which op(M) is [rows, columns].
+/// Returns the layout of M, where op(M) is [rows, columns].
 Handle<cublasLtMatrixLayout_t> factor_layout(const Matrix& factor, std::int64_t rows,
                                              std::int64_t columns) {
   return factor.transposed ? layout(factor.dtype, columns, rows, factor.stride)
@@ -82,13 +82,13 @@ Handle<cublasLtMatmulDesc_t> describe(const Gemm& product) {
 }
 
 /// Returns the alignment of an address, up to the largest that the library uses.
-std::uint32_t alignment_of(const void* data) {
+std::uint32_t alignment(const void* data) {
   constexpr std::uintptr_t kMost = 256;
   const auto address = reinterpret_cast<std::uintptr_t>(data) | kMost;
   return static_cast<std::uint32_t>(address & -address);
 }
 
-void* result_of(const Gemm& product) {
+void* result_data(const Gemm& product) {
   return product.rounded != nullptr ? static_cast<void*>(product.rounded) : product.c;
 }
 
@@ -96,7 +96,7 @@ DType result_dtype(const Gemm& product) {
   return product.rounded != nullptr ? DType::bf16 : DType::f32;
 }
 
-/// Limits of an algorithm: its workspace and the alignment of its operands.
+/// Returns the limits on an algorithm: its workspace and the alignment of its operands.
 Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t workspace_bytes) {
   cublasLtMatmulPreference_t made = nullptr;
   check(cublas_lt().create_preference(&made), "cublasLtMatmulPreferenceCreate");
@@ -106,10 +106,10 @@ Handle<cublasLtMatmulPreference_t> prefer(const Gemm& product, std::size_t works
           "cublasLtMatmulPreferenceSetAttribute");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_bytes));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b.data));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a.data));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(result_of(product)));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(result_of(product)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(product.b.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.a.data));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(result_data(product)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(result_data(product)));
   return preference;
 }
 
@@ -118,7 +118,7 @@ void multiply(const Gemm& product, std::span<float> workspace) {
   const auto description = describe(product);
   const auto left = factor_layout(product.b, product.k, product.n);
   const auto right = factor_layout(product.a, product.m, product.k);
-  void* const sums = result_of(product);
+  void* const sums = result_data(product);
   const auto result = layout(result_dtype(product), product.m, product.n, product.stride);
   const auto preference = prefer(product, workspace.size_bytes());
   cublasLtMatmulHeuristicResult_t found{};
@@ -141,7 +141,7 @@ void clear(const Gemm& product) {
   const std::size_t element_bytes = size_of(result_dtype(product));
   const auto row_bytes = static_cast<std::size_t>(product.n) * element_bytes;
   auto* stream = static_cast<cudaStream_t>(product.stream);
-  check_cuda(cudaMemset2DAsync(result_of(product),
+  check_cuda(cudaMemset2DAsync(result_data(product),
                                static_cast<std::size_t>(product.stride) * element_bytes, 0,
                                row_bytes, static_cast<std::size_t>(product.m), stream),
              "cudaMemset2DAsync");
@@ -155,7 +155,7 @@ void gemm(const Gemm& product, std::span<float> workspace) {
   }
   require_right_result(product);
   if (product.m == 0 || product.n == 0) return;
-  const HeapWatchScope unwatched(nullptr);  // cuBLASLt's and the driver's own
+  const HeapWatchScope unwatched(nullptr);  // memory of cuBLASLt and the driver
   count_launch();
   device_work().flops += product.flops();
   if (product.k > 0) return multiply(product, workspace);

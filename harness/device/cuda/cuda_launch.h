@@ -5,8 +5,8 @@
 
 namespace lossgrid {
 
-/// Launches on a CUDA stream; returns null or CUDA's error text. Null in a build without CUDA, and
-/// for launches that no .cu file names.
+/// Function that launches on a CUDA stream and returns null or CUDA's error text. The pointer is
+/// null in a build without CUDA, and for launches that no .cu file names.
 template <class Launch>
 inline const char* (*cuda_launch)(void* stream, const Launch&) = nullptr;
 

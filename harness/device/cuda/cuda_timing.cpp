@@ -27,9 +27,9 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// The end of what a thread times.
+/// End of a thread's timed work.
 struct TimedEnd {
-  Event* event = nullptr;  // null: it times nothing
+  Event* event = nullptr;  // null: the thread is not timing
   bool is_recorded = false;
 };
 
@@ -38,7 +38,7 @@ TimedEnd& timed_end() {
   return end;
 }
 
-/// Longer than a host takes for the launches of a phase before its first wait.
+/// Longer than the host needs for the launches of a phase before its first wait.
 constexpr std::int64_t kGateNs = 100'000;
 
 class CudaTimer final : public DeviceTimer {

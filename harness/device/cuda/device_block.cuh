@@ -49,14 +49,14 @@ class DeviceBlock {
     return reduce_by_warps(*this, value, none, merge);
   }
 
-  // For reduce_by_warps:
+  // Members for reduce_by_warps:
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   template <typename T>
   __device__ T* of_warps() const {
     __shared__ T values[kWarpThreads];
     return values;
   }
-  /// Returns the value of the lane `offset` further on, word by word.
+  /// Returns the value of the lane `offset` lanes further, word by word.
   template <typename T>
   __device__ static T from_lane_below(const T& value, int offset) {
     static_assert(sizeof(T) % sizeof(std::uint32_t) == 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceCluster: the blocks of a thread-block cluster (CUDA C++ Programming Guide, "Thread Block
-// Clusters", sm_90 on) as one block of all of their threads (portable.h). A row that is too long
-// for the shared memory of one block fits into that of several.
+// Clusters", sm_90 on) as one block with all of their threads (portable.h). A row that is too long
+// for the shared memory of one block may fit into the shared memory of several blocks.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,7 @@ class DeviceCluster {
   __device__ void one(F&& f) const {
     if (thread() == 0) f();
   }
-  /// Also makes writes to device memory known to the threads of the cluster.
+  /// Waits for all threads of the cluster, and makes writes to device memory visible to them.
   __device__ void sync() const { cooperative_groups::this_cluster().sync(); }
 
   /// Reduces within every block, then over the blocks in their order.
@@ -58,7 +58,7 @@ class DeviceCluster {
   __device__ T reduce(T value, const T& none, Merge&& merge) const {
     __shared__ T of_blocks[kMostClusterBlocks];
     const T own = block_.reduce(value, none, merge);
-    sync();  // all blocks have begun, and have read the values of the reduction before
+    sync();  // all blocks have begun, and have read the values of the previous reduction
     const int other = static_cast<int>(threadIdx.x);
     if (other < blocks_) {
       *cooperative_groups::this_cluster().map_shared_rank(&of_blocks[rank_], other) = own;

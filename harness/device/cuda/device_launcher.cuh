@@ -40,7 +40,7 @@ class DeviceLauncher {
     launch(run_kernel<Kernel>, kernel, launch_shape(blocks, shared_bytes), 1);
   }
 
-  /// Launches `clusters` clusters of as many blocks each.
+  /// Launches `clusters` clusters of `blocks` blocks each.
   template <typename Kernel>
   void in_clusters(const Kernel& kernel, std::int64_t clusters, int blocks,
                    std::size_t shared_bytes) {
@@ -67,7 +67,7 @@ class DeviceLauncher {
                                attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
   }
 
-  /// Returns CUDA's text of the first error; null if there was none.
+  /// Returns CUDA's text of the first error; null without an error.
   const char* error() const {
     return status_ == cudaSuccess ? nullptr : cudaGetErrorString(status_);
   }
@@ -93,7 +93,7 @@ class DeviceLauncher {
     config.attrs = &cluster;
     config.numAttrs = cluster_blocks > 1 ? 1 : 0;
     if (status_ == cudaSuccess) keep(cudaLaunchKernelEx(&config, run, kernel));
-    if (status_ != cudaSuccess) cudaGetLastError();  // else the next launch would be blamed for it
+    if (status_ != cudaSuccess) cudaGetLastError();  // else the next launch reports this status
   }
   void keep(cudaError_t status) {
     if (status_ == cudaSuccess) status_ = status;
@@ -106,7 +106,7 @@ class DeviceLauncher {
     return value;
   }
   /// Allows a kernel all shared memory that a block can have: ranks on threads launch the same
-  /// kernel with different sizes, and none may take back what another one needs.
+  /// kernel with different sizes, and no rank may lower the limit that another rank needs.
   template <typename F>
   void allow_shared(F* kernel) {
     cudaFuncAttributes own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LaunchShape: grid and shared memory of a launch, checked against the limits of GPUs. Blocks go
-// along x, the only dimension that is large enough for a block a row.
+// LaunchShape: grid and shared memory of a launch, checked against the limits of GPUs. Blocks lie
+// along x, the only dimension large enough for one block per row.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 namespace lossgrid {
 
 enum class LaunchStep {
-  nothing,        // no block: CUDA rejects a launch of none
-  launch,         // as it is
-  allow_shared,   // first the kernel has to be allowed its shared memory, more than the default
+  nothing,        // no block: CUDA rejects an empty launch
+  launch,         // launch with the default limit of shared memory
+  allow_shared,   // the kernel must first be allowed more shared memory than the default
   is_impossible,  // more blocks than a grid has, or more shared memory than an int holds
 };
 
 struct LaunchShape {
   LaunchStep step = LaunchStep::nothing;
   unsigned blocks = 0;
-  int shared_bytes = 0;  // of a block
+  int shared_bytes = 0;  // dynamic shared memory of a block
 };
 
 /// Computes the shape. Limits: CUDA C++ Programming Guide, "Compute Capabilities", the x dimension

@@ -17,7 +17,7 @@ struct OnGpu {
   template <class Launch>
   static void name() {
     cuda_launch<Launch> = [](void* stream, const Launch& launch) -> const char* {
-      const HeapWatchScope unwatched(nullptr);  // the driver's own: it loads kernels when it must
+      const HeapWatchScope unwatched(nullptr);  // the driver loads kernels on demand
       DeviceLauncher launcher(stream);
       launch(launcher);
       return launcher.error();

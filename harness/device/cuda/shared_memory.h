@@ -16,8 +16,8 @@ constexpr bool must_be_allowed(std::size_t shared_bytes) {
   return static_cast<std::int64_t>(shared_bytes) + kBlockOverheadBytes > 48 * 1024;
 }
 
-/// Returns the dynamic shared memory that fits twice on an SM with `of_sm` bytes, at most
-/// `of_block` for one block.
+/// Returns the dynamic shared memory of a block such that two blocks fit on an SM with `of_sm`
+/// bytes; at most `of_block`, the limit of one block.
 constexpr std::int64_t room_beside_another(std::int64_t of_sm, std::int64_t of_block) {
   const std::int64_t half = of_sm / 2 < of_block ? of_sm / 2 : of_block;
   return half > kBlockOverheadBytes ? half - kBlockOverheadBytes : 0;

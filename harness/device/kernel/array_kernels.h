@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over plain arrays: sums, extrema of rows and fills. ForEachElement is the kernel; what it
-// does with an element is a struct of plain data. Where arrays are aligned to 16 bytes, a thread
-// moves as many at once.
+// Kernels over plain arrays: sums, extrema of rows and fills. ForEachElement is the kernel; a
+// struct of plain data holds the operation on an element. Where arrays are aligned to 16 bytes, a
+// thread moves 16 bytes at once.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void for_each_element(Launcher& launch, std::int64_t count, const F& f) {
   launch(ForEachElement<F>{f, count, blocks}, blocks, 0);
 }
 
-/// Adds four elements at once where both arrays are aligned for that, as whole tensors are.
+/// Adds four elements at once if both arrays are aligned to 16 bytes, as whole tensors are.
 struct AddArray {
   const float* values;
   float* sum;
@@ -58,7 +58,7 @@ struct AddArray {
   }
 };
 
-/// The maximum or minimum over rows: the first of equal values, NaN if there is one.
+/// Maximum or minimum over rows: the first of equal values; NaN if any value is NaN.
 template <typename T>
 struct ExtremaOfRows {
   const T* rows;
@@ -78,13 +78,13 @@ struct ExtremaOfRows {
   }
 };
 
-/// Writes a pattern of two bytes, the low one first: 16 bytes at once, and by one thread those in
-/// front of the first address that is aligned for it and behind the last whole vector.
+/// Writes a pattern of two bytes, the low byte first. Threads write vectors of 16 bytes; one thread
+/// writes the bytes before the first aligned address and after the last whole vector.
 struct FillBytes {
   unsigned char* to;
   std::uint16_t pattern;
   std::int64_t bytes;
-  std::int64_t head;  // bytes in front of the first vector
+  std::int64_t head;  // bytes before the first vector
   std::int64_t vectors;
 
   /// `to` has any alignment.

@@ -7,7 +7,7 @@
 
 namespace lossgrid {
 
-/// Returns to lane 0 the values of a warp, reduced as a tree; other lanes get parts of it.
+/// Returns the values of a warp, reduced as a tree, to lane 0; other lanes get partial results.
 template <typename Block, typename T, typename Merge>
 LOSSGRID_KERNEL T reduce_warp(Block& block, T value, Merge&& merge) {
   for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
@@ -16,15 +16,15 @@ LOSSGRID_KERNEL T reduce_warp(Block& block, T value, Merge&& merge) {
   return value;
 }
 
-/// Reduces the values of all threads by merge(a, b), as a tree within every warp, then one over the
-/// warps; returns the result to every thread. Merging `none` changes nothing.
+/// Reduces the values of all threads by merge(a, b), as a tree within every warp, then as a tree
+/// over the warps; returns the result to every thread. `none` is the neutral element of merge.
 template <typename Block, typename T, typename Merge>
 LOSSGRID_KERNEL T reduce_by_warps(Block& block, T value, const T& none, Merge&& merge) {
   T* of_warps = block.template of_warps<T>();
   const int lane = block.thread() % kWarpThreads;
   const int warp = block.thread() / kWarpThreads;
   value = reduce_warp(block, value, merge);
-  block.sync();  // of_warps may still be read by the reduction before
+  block.sync();  // the previous reduction may still read of_warps
   if (warp == 0) of_warps[lane] = none;
   block.sync();
   if (lane == 0) of_warps[warp] = value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants of row sums by a block of a CUDA kernel: threads, elements of a thread in one turn, and
-// the longest chain of additions that follows from them.
+// the longest chain of additions that follows from these numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace lossgrid {
 
-/// Threads of every block. In builds with the sanitizer of threads they are fibers (tests/fibers),
-/// of which it distinguishes 255.
+/// Threads of every block. In builds with the thread sanitizer they are fibers (tests/fibers), of
+/// which the sanitizer distinguishes 255.
 inline constexpr int kBlockThreads = LOSSGRID_TSAN ? 128 : 512;
-/// Threads that run in step, and reduce their values by shuffles.
+/// Threads that run in lockstep and reduce their values by shuffles.
 inline constexpr int kWarpThreads = 32;
 /// Bytes that a thread loads at once.
 inline constexpr int kVectorBytes = 16;

@@ -38,7 +38,7 @@ class HostBlock {
   void run(F&& f) const {
     for (int thread = 0; thread < kBlockThreads; ++thread) f(thread);
   }
-  /// Returns the value of a thread among those of `each`, in the code of that thread.
+  /// Returns the value of `each` that belongs to a thread, in the code of that thread.
   template <typename T>
   const T& of(const std::vector<T>& values, int thread) const {
     return values[static_cast<std::size_t>(thread)];
@@ -50,8 +50,8 @@ class HostBlock {
   }
   void sync() const {}
 
-  /// Reduces the values of all threads by merge(a, b), as a tree within every warp, then one over
-  /// the warps; all threads get the result. Merging `none` changes nothing.
+  /// Reduces the values of all threads by merge(a, b), as a tree within every warp, then as a tree
+  /// over the warps; all threads get the result. `none` is the neutral element of merge.
   template <typename T, typename Merge>
   T reduce(std::vector<T> values, const T& none, Merge&& merge) const {
     constexpr int kWarp = 32;
@@ -80,7 +80,7 @@ class HostBlock {
 };
 
 /// Runs `blocks` blocks of a kernel with the threads of the rank, and counts their traffic of rows
-/// for the calling thread, which is the rank's.
+/// for the calling thread, which is the thread of the rank.
 struct HostLauncher {
   template <typename Kernel>
   void operator()(const Kernel& kernel, std::int64_t blocks, std::size_t shared_bytes) const {
@@ -106,7 +106,7 @@ struct HostLauncher {
     return 3;
   }
 
-  /// Returns less than any GPU, so that tests have rows that do not fit.
+  /// Returns less than the room on any GPU, so that tests have rows that do not fit.
   std::int64_t room_of_block() const { return 16 * 1024; }
 
  private:

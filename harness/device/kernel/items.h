@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // for_each_item: the same work on independent items (rows, tokens), as a loop on the processor and
-// with one thread an item on a GPU. An item is a struct of plain data with portable code
+// with one thread per item on a GPU. An item is a struct of plain data with portable code
 // (portable.h),
 //   LOSSGRID_KERNEL void operator()(std::int64_t k) const
 // that a .cu file names for GPUs (launch.h): OnGpu<LaunchItems<MergeRow>>.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch_kernels: the one way to the CUDA kernels of this repository. What is launched is a struct
-// of plain data, called a launch:
+// launch_kernels: the one way to the CUDA kernels of this repository. A launch is a struct of plain
+// data:
 //
 //   struct LaunchClearRows {
 //     static constexpr const char* kName = "clear_rows";  // in errors
@@ -15,8 +15,8 @@
 // Three places take part. A header of plain data and portable code defines the launch and its
 // kernels. A .cu file names it for GPUs: `const OnGpu<LaunchClearRows> clear_rows;` (on_gpu.cuh).
 // Callers on the host call launch_kernels(device, LaunchClearRows{...}). Backend cuda_emulated runs
-// the same code on the processor (host_block.h). Work with one thread an item, and no kernel of its
-// own, is an item (items.h). Matrix products are calls of a library: Device::kernels() (gemm.h).
+// the same code on the processor (host_block.h). Work with one thread per item needs no kernel of
+// its own (items.h). Matrix products are calls of a library: Device::kernels() (gemm.h).
 #pragma once
 
 #include "harness/core/error.h"
@@ -29,8 +29,8 @@
 
 namespace lossgrid {
 
-/// Runs a launch on an emulated GPU in place of HostLauncher, where it is not null: tests set it,
-/// to run threads of blocks in other orders.
+/// Function that runs a launch on an emulated GPU in place of HostLauncher, unless null. Tests set
+/// it, to run threads of blocks in other orders.
 template <class Launch>
 inline void (*emulated_launch)(const Launch&) = nullptr;
 

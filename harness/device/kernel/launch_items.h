@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LaunchItems: the launch of an item (items.h), one thread for each. nvcc compiles this header.
+// LaunchItems: the launch of an item (items.h), with one thread for each item. nvcc compiles this
+// header.
 #pragma once
 
 #include "harness/device/kernel/portable.h"

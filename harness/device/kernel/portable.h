@@ -13,8 +13,7 @@
 #include "harness/core/dtype.h"
 #include "harness/device/kernel/block_sums.h"
 
-// LOSSGRID_FEW_TURNS stands before a loop of few turns, of which copies would only lengthen the
-// code.
+// LOSSGRID_FEW_TURNS precedes a loop of few turns, whose unrolling would only lengthen the code.
 #ifdef __CUDACC__
 #define LOSSGRID_KERNEL __device__ __forceinline__
 #define LOSSGRID_FEW_TURNS _Pragma("unroll 1")
@@ -26,7 +25,7 @@
 
 namespace lossgrid {
 
-/// Returns 2^x; 0 if that is not a normal number. On a GPU within 2 ulp (ex2.approx.ftz).
+/// Returns 2^x; 0 if 2^x is not a normal number. On a GPU within 2 ulp (ex2.approx.ftz).
 LOSSGRID_KERNEL float exp2_or_zero(float x) {
 #ifdef __CUDACC__
   float y;
@@ -62,10 +61,10 @@ LOSSGRID_KERNEL float to_float(bf16 x) {
 #endif
 }
 
-/// Returns x - shift in float64. A shift is a logit rounded to float32. Up to 2^28 that is off by
-/// at most 8, and exponentials of exact distances stay far from overflow. Beyond, float32 may not
-/// hold the shift to within a hundred, and exp(x - shift) overflows or vanishes for the largest
-/// logits themselves: there x is rounded in the same way, as if logits had come in float32.
+/// Returns x - shift in float64. A shift is a logit rounded to float32. Up to 2^28 the rounding is
+/// off by at most 8, and exponentials of exact distances stay far from overflow. Beyond, float32
+/// may not hold the shift to within a hundred, and exp(x - shift) overflows or vanishes for the
+/// largest logits themselves: there x is rounded to float32 too, as if logits had come in float32.
 LOSSGRID_KERNEL double exact_distance_to_shift(double x, float shift) {
   constexpr float kLargestExactShift = 0x1p28f;
   const bool is_exact = shift <= kLargestExactShift && shift >= -kLargestExactShift;
@@ -100,7 +99,7 @@ LOSSGRID_KERNEL void store(float x, bf16& to) {
 #endif
 }
 
-/// Returns the larger number; NaN if one of them is.
+/// Returns the larger number; NaN if either number is NaN.
 LOSSGRID_KERNEL float larger(float a, float b) {
 #ifdef __CUDACC__
   float y;
@@ -110,7 +109,7 @@ LOSSGRID_KERNEL float larger(float a, float b) {
   return a > b || a != a ? a : b;
 #endif
 }
-/// Returns the smaller number; one of them if the other one is NaN.
+/// Returns the smaller number; the other number if one is NaN.
 LOSSGRID_KERNEL float smaller(float a, float b) {
 #ifdef __CUDACC__
   float y;

@@ -31,7 +31,8 @@ int cores() {
   return most;
 }
 
-/// Rounds to at least one. A share is a sum of fractions, perhaps with a rounding error below.
+/// Rounds to at least one. A share is a sum of fractions, and a rounding error may put it just
+/// below a whole number.
 int whole_cores(double share) {
   return std::max(1, static_cast<int>(share + 1e-9));
 }
@@ -39,12 +40,12 @@ int whole_cores(double share) {
 }  // namespace
 
 void set_rank_threads(int threads) {
-  const int most = cores();  // first: the call below changes what it asks for
+  const int most = cores();  // before the call below, which changes the result of cores()
   omp_set_num_threads(std::clamp(threads, 1, most));
 }
 
 int rank_threads() {
-  const HeapWatchScope unwatched(nullptr);  // the runtime's own, for a thread that is new to it
+  const HeapWatchScope unwatched(nullptr);  // memory of the OpenMP runtime for a new thread
   return omp_get_max_threads();
 }
 
@@ -63,10 +64,10 @@ CoreShare core_share(int ranks, int first) {
   const int asked = threads_per_rank;
   CoreShare share;
   const Machine& here = machine();
-  const double own = core_share_of(here.rank, first, ranks, here.processes);
+  const double own = process_core_share(here.rank, first, ranks, here.processes);
   if (own > 0) {
     const int fitting = std::min(whole_cores(own), cores());
-    share.cores = cores_of(first, ranks, here.processes);
+    share.cores = core_count(first, ranks, here.processes);
     share.threads_per_rank = asked > 0 ? asked : fitting;
     share.oversubscribed = share.threads_per_rank > own + 1e-9;
     return share;
@@ -81,7 +82,7 @@ int process_threads() {
   const Machine& here = machine();
   if (here.processes.empty()) return static_cast<int>(own_cores().size());
   constexpr int kAllRanks = std::numeric_limits<int>::max();
-  return whole_cores(core_share_of(here.rank, 0, kAllRanks, here.processes));
+  return whole_cores(process_core_share(here.rank, 0, kAllRanks, here.processes));
 }
 
 void share_cores(int ranks, int first) {
@@ -98,7 +99,7 @@ void run_parallel(std::int64_t count, void* body,
     return;
   }
   HeapWatch* const watch = heap_watch();
-  const HeapWatchScope unwatched(nullptr);  // the team itself
+  const HeapWatchScope unwatched(nullptr);  // memory of the team itself
 #pragma omp parallel num_threads(threads)
   {
     const HeapWatchScope watched(watch);

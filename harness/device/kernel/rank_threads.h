@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that compute for one rank, in matrix products and row kernels alike. Ranks that are
-// threads of this process share its cores by one setting; each has a team of its own (OpenMP),
-// which works only while the rank waits for it.
+// threads of this process share its cores by one setting; each rank has its own team of threads
+// (OpenMP), which works only while the rank waits for it.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@
 
 namespace lossgrid {
 
-/// Sets and returns the threads that kernels called from this thread use. Initially all cores that
-/// the process may use, or OMP_NUM_THREADS, which is also the maximum; the minimum is 1. The thread
-/// sanitizer does not see how OpenMP threads wait for each other: its runs set OMP_NUM_THREADS=1.
+/// Sets and returns the threads that kernels called from this thread use. The initial number, which
+/// is also the maximum, is OMP_NUM_THREADS or, without it, all cores that the process may use; the
+/// minimum is 1. The thread sanitizer does not see how OpenMP threads wait for each other: its runs
+/// set OMP_NUM_THREADS=1.
 void set_rank_threads(int threads);
 int rank_threads();
 
@@ -22,12 +23,12 @@ int rank_threads();
 /// the ranks. Throws bad_input for less than 0 or more than there are cores.
 void set_threads_per_rank(int threads);
 
-/// Declares that ranks are processes from now on: this one is `rank` of the job, and `processes`
-/// are those on its machine, itself included.
+/// Declares that ranks are processes from now on: this process is `rank` of the job, and
+/// `processes` are all processes on its machine, this one included.
 void share_machine(int rank, std::vector<ProcessCores> processes);
 
-/// Share of the cores that each of `ranks` ranks of this process has. If ranks are processes: of
-/// the ranks from `first` on, on the cores of this machine.
+/// Share of the cores for each of the `ranks` ranks of this process. If ranks are processes: for
+/// each of the `ranks` ranks of the job from `first` on, in the cores of this machine.
 struct CoreShare {
   int cores = 1;
   int threads_per_rank = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RowTraffic: bytes of rows of the vocabulary that kernels read and write, each access of a thread
-// by its size, wherever a cache may serve it. Kernels count in emulation; the code of GPUs has
-// nothing of it. A target's logit, which is read beside its row, is not counted.
+// RowTraffic: bytes of rows of the vocabulary that kernels read and write. Each access of a thread
+// counts with its size, even if a cache may serve it. Kernels count in emulation only; code for
+// GPUs has no counters. A target's logit, which is read apart from its row, is not counted.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,15 @@ struct RowTraffic {
   }
 };
 
-/// Returns the counts of the calling thread for the part of a launch that it runs; HostLauncher
-/// takes them to the rank.
+/// Returns the counts of the calling thread for its part of a launch; HostLauncher adds them to the
+/// counts of the rank.
 inline RowTraffic& thread_row_traffic() {
   thread_local RowTraffic traffic;
   return traffic;
 }
 
-// The counts are the emulation's, not the kernel's: threads of a block may make them at once.
+// The counters belong to the emulation, not to the kernel: threads of a block may count at the same
+// time.
 LOSSGRID_UNWATCHED LOSSGRID_KERNEL void count_row_read([[maybe_unused]] std::int64_t bytes) {
 #ifndef __CUDACC__
   thread_row_traffic().read_bytes += bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch_keeping_rows: launches of kernels that read a row, and keep as much of it on chip as there
-// is room for until they use it again. A row that is too long for one block is shared by the blocks
-// of a cluster, where the GPU has clusters (device_cluster.cuh).
+// launch_keeping_rows: launches of kernels that read a row twice, and keep as much of the row on
+// chip as fits. A row that is too long for one block is shared by the blocks of a cluster, where
+// the GPU has clusters (device_cluster.cuh).
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ namespace lossgrid {
 inline constexpr int kMostClusterBlocks = 8;
 
 struct RowsOnChip {
-  int blocks = 1;                 // of a row, a power of 2
+  int blocks = 1;                 // blocks of a row, a power of 2
   std::int64_t kept = 0;          // vectors of a row that stay on chip
-  std::int64_t shared_bytes = 0;  // of a block
+  std::int64_t shared_bytes = 0;  // shared memory of a block
 };
 
-/// Returns the fewest blocks that have room for `row_vectors` vectors, `room` each, or `most`.
-/// Threads of several blocks take vectors in turns of one for each.
+/// Returns the fewest blocks, each with room for `room` vectors, that hold `row_vectors` vectors;
+/// `most` blocks if more would be needed. Threads of several blocks take vectors in turns, one
+/// vector each.
 constexpr RowsOnChip rows_on_chip(std::int64_t row_vectors, std::int64_t room, int most) {
   if (row_vectors <= room || most == 1) {
     const std::int64_t kept = row_vectors < room ? row_vectors : room;
@@ -37,7 +38,7 @@ constexpr RowsOnChip rows_on_chip(std::int64_t row_vectors, std::int64_t room, i
   return {blocks, turns * of_turn, turns * kBlockThreads * kVectorBytes};
 }
 
-/// Launches the kernel make(kept), a block or a cluster a row.
+/// Launches the kernel make(kept), with one block or cluster per row.
 template <typename Launcher, typename Make>
 void launch_keeping_rows(Launcher& launcher, Make&& make, std::int64_t rows,
                          std::int64_t row_vectors) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 16 bytes in kernels: the most that a thread reads or writes at once, where memory is
-// aligned to it.
+// Vectors of 16 bytes in kernels: the most that a thread reads or writes at once, in memory aligned
+// to 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// Elements of a vector.
+/// Number of elements in a vector.
 template <typename T>
 inline constexpr int kVectorSize = kVectorBytes / static_cast<int>(sizeof(T));
 
@@ -19,13 +19,13 @@ struct alignas(kVectorBytes) Vector {
   T items[kVectorSize<T>];
 };
 
-/// True if vectors from `row` on can be read and written at once.
+/// True if `row` is aligned, so that its vectors can be read and written at once.
 template <typename T>
 LOSSGRID_KERNEL bool is_aligned(const T* row) {
   return reinterpret_cast<std::uintptr_t>(row) % kVectorBytes == 0;
 }
 
-/// Returns the number of elements in front of the first one on a multiple of 16 bytes.
+/// Returns the number of elements before the first element on a multiple of 16 bytes.
 template <typename T>
 LOSSGRID_KERNEL int elements_to_alignment(const T* row) {
   const auto over = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % kVectorBytes);
@@ -39,8 +39,8 @@ struct alignas(kVectorBytes) VectorWords {
 
 /// Returns the 16 bytes at `from`, a multiple of 16.
 #ifndef __CUDACC__
-// They may lie in front of a row and behind it, in mapped memory in any case. Another thread may
-// write those, and nothing comes of them.
+// The bytes may reach beyond both ends of a row, but stay in mapped memory. Another thread may
+// write the bytes outside of the row, which are never used.
 __attribute__((no_sanitize("address", "thread")))
 #endif
 LOSSGRID_KERNEL VectorWords
@@ -63,7 +63,7 @@ LOSSGRID_KERNEL std::uint32_t shifted_words(std::uint32_t low, std::uint32_t hig
 #endif
 }
 
-/// Returns vector v of a row; `aligned`: as is_aligned, else element by element.
+/// Returns vector v of a row: at once if `aligned` (is_aligned), else element by element.
 template <typename T>
 LOSSGRID_KERNEL Vector<T> vector_of(const T* row, bool aligned, std::int64_t v) {
   Vector<T> x;
@@ -79,9 +79,9 @@ LOSSGRID_KERNEL Vector<T> vector_of(const T* row, bool aligned, std::int64_t v) 
   return x;
 }
 
-/// Returns vector v of a row that is not aligned. One of eight elements comes by two loads of the
-/// aligned vectors that it lies in: loads of two bytes each would take four times as long as
-/// memory. Larger elements come one by one, which takes fewer registers.
+/// Returns vector v of a row that is not aligned. A vector of eight elements is cut from two loads
+/// of the aligned vectors around it: eight loads of two bytes would take four times as long as
+/// memory. Larger elements are loaded one by one, which takes fewer registers.
 template <typename T>
 LOSSGRID_KERNEL Vector<T> unaligned_vector(const T* row, std::int64_t v) {
   if constexpr (sizeof(T) > 2) return vector_of(row, false, v);

@@ -12,7 +12,7 @@
 namespace lossgrid {
 namespace {
 
-/// Bytes of a guard band, which keeps tensors as aligned as their blocks: cuBLASLt prefers 256
+/// Bytes of a guard band: 256 keeps tensors as aligned as their blocks, and cuBLASLt prefers 256
 /// bytes.
 constexpr std::size_t kGuardBytes = 256;
 constexpr std::uint16_t kGuardPattern = 0xA5A5;
@@ -21,7 +21,7 @@ constexpr std::uint16_t kGuardPattern = 0xA5A5;
 
 Buffer::Buffer(Device& device, std::size_t bytes, std::string tag, MemorySpace space)
     : device_(&device), bytes_(bytes), tag_(std::move(tag)), space_(space) {
-  const HeapWatchScope unwatched(nullptr);  // the tracker counts it
+  const HeapWatchScope unwatched(nullptr);  // the tracker counts this memory
   std::byte* block = device.acquire(bytes_ + 2 * kGuardBytes, space_);
   data_ = block + kGuardBytes;
   device.fill(block, kGuardPattern, kGuardBytes, space_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffer: a piece of device memory with an owner tag and guard bands on both sides. Move-only; the
-// destructor returns the memory. A right program never writes the bands after the allocation, so
+// destructor returns the memory. No right program writes the bands after the allocation, so
 // `guards_intact` finds writes outside of the buffer.
 #pragma once
 
@@ -19,10 +19,10 @@ inline constexpr std::uint16_t kPoisonPattern = 0x7FFB;
 
 class Device;
 
-/// Kinds of memory. shared: accessed by host and kernels alike (on a GPU, pinned memory of the
-/// host). device: by kernels alone; the host copies (Device::copy, host_view.h). Tables by token
-/// are shared, but for a copy of the targets; tensors are the device's. The same memory on the
-/// processor.
+/// Kinds of memory. shared: accessed by both host and kernels (on a GPU, pinned memory of the
+/// host). device: accessed by kernels only; the host copies (Device::copy, host_view.h). Tables by
+/// token are shared, except for a copy of the targets; tensors are in device memory. On the
+/// processor both kinds are the same.
 enum class MemorySpace { shared, device };
 
 class Buffer {
@@ -51,7 +51,7 @@ class Buffer {
   MemorySpace space() const { return space_; }
   Device& device() const { return *device_; }
 
-  /// Returns true if no byte was written in front of or behind the buffer.
+  /// Returns true if no byte was written before or after the buffer.
   bool guards_intact() const;
 
   /// Writes the poison pattern over the whole buffer.

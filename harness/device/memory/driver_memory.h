@@ -10,7 +10,7 @@ namespace lossgrid {
 /// Memory use. Both members may be negative, since other processes may have released memory.
 struct DriverMemory {
   std::int64_t used_bytes = 0;  // on the whole GPU, minus the use at construction of the Device
-  std::int64_t pool_bytes = 0;  // of them, in the pool that buffers of this process come from
+  std::int64_t pool_bytes = 0;  // part of used_bytes that is in the pool of this process's buffers
 
   /// Returns the memory of libraries, communicators and other processes.
   std::int64_t other_bytes() const { return used_bytes - pool_bytes; }

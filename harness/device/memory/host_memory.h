@@ -41,8 +41,8 @@ inline void copy_on_host(void* to, const void* from, std::size_t bytes) {
   });
 }
 
-/// Fills `bytes` with a pattern of two bytes; an odd byte at the end gets the first byte of it.
-/// `to` may have any alignment.
+/// Fills `bytes` with a pattern of two bytes; an odd byte at the end gets the first byte of the
+/// pattern. `to` may have any alignment.
 inline void fill_on_host(void* to, std::uint16_t pattern, std::size_t bytes) {
   const std::byte of_pattern[] = {std::byte(pattern & 0xFF), std::byte(pattern >> 8)};
   const bool aligned = reinterpret_cast<std::uintptr_t>(to) % alignof(std::uint16_t) == 0;

@@ -45,8 +45,8 @@ class HostView {
   }
 
  private:
-  /// Has the threads of the rank take the pages from the system: the driver, which copies by one
-  /// thread, would wait for each of them.
+  /// Touches the pages with the threads of the rank, so that the system maps them: the driver,
+  /// which copies with one thread, would wait for each page.
   void touch_pages() const {
     constexpr std::size_t kPageBytes = 4096;
     parallel_for(static_cast<std::int64_t>(bytes_ / kPageBytes),

@@ -26,7 +26,7 @@ struct MemoryEvent {
   std::uintptr_t address;
   std::size_t bytes;
   std::int64_t time_ns;      // since the Unix epoch
-  const BufferLabel* label;  // of the buffer; the history owns it
+  const BufferLabel* label;  // label of the buffer; the history owns it
 };
 
 struct LiveBuffer {
@@ -36,8 +36,8 @@ struct LiveBuffer {
 
 class MemoryHistory {
  public:
-  /// Makes a history whose ring holds `max_entries` allocations and releases together. All of it is
-  /// reserved here.
+  /// Makes a history whose ring holds `max_entries` allocations and releases together. Reserves all
+  /// memory of the ring.
   explicit MemoryHistory(std::size_t max_entries);
   MemoryHistory(const MemoryHistory&) = delete;
   MemoryHistory& operator=(const MemoryHistory&) = delete;
@@ -53,7 +53,7 @@ class MemoryHistory {
   /// Returns the ring from its oldest entry on.
   std::vector<MemoryEvent> events() const;
   std::size_t dropped() const { return dropped_; }
-  /// Returns live buffers by address, also those whose allocation the ring has dropped.
+  /// Returns live buffers by address, including buffers whose allocation the ring has dropped.
   const std::map<std::uintptr_t, LiveBuffer>& live() const { return live_; }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The viewer goes back from the last state through the events: independent of dropped entries of
-// the ring, each live block lies in a segment, and an entry of the ring stands for all its events.
+// The viewer goes from the last state back through the events. So every live block lies in a
+// segment, even if the ring has dropped its allocation, and an entry of the ring makes all of its
+// events.
 #include "harness/device/memory/memory_snapshot.h"
 
 #include <string_view>
@@ -16,8 +17,8 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kNsPerUs = 1000;
 
-/// Returns JSON text. Strings that are no UTF-8 (a path in an id) lose those bytes only.
-std::string text_of(const ordered_json& value) {
+/// Returns JSON text. Bytes of strings that are not UTF-8 (a path in an id) are replaced.
+std::string dump_json(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -31,18 +32,18 @@ class Snapshot {
                                 {"requested_size", buffer.bytes},
                                 {"state", "active_allocated"},
                                 {"frames", frames(*buffer.label)}};
-    return text_of({{"device", subject_.rank},
-                    {"address", address},
-                    {"total_size", buffer.bytes},
-                    {"allocated_size", buffer.bytes},
-                    {"active_size", buffer.bytes},
-                    {"requested_size", buffer.bytes},
-                    {"stream", 0},
-                    {"segment_type", "large"},
-                    {"segment_pool_id", {0, 0}},
-                    {"is_expandable", false},
-                    {"frames", frames(*buffer.label)},
-                    {"blocks", ordered_json::array({block})}});
+    return dump_json({{"device", subject_.rank},
+                      {"address", address},
+                      {"total_size", buffer.bytes},
+                      {"allocated_size", buffer.bytes},
+                      {"active_size", buffer.bytes},
+                      {"requested_size", buffer.bytes},
+                      {"stream", 0},
+                      {"segment_type", "large"},
+                      {"segment_pool_id", {0, 0}},
+                      {"is_expandable", false},
+                      {"frames", frames(*buffer.label)},
+                      {"blocks", ordered_json::array({block})}});
   }
 
   std::vector<std::string> entries(const MemoryEvent& event) const {
@@ -55,7 +56,7 @@ class Snapshot {
 
  private:
   /// Returns the frames, innermost first, without line numbers: a buffer is known by its tag. A
-  /// release has them too: the viewer shows those if the ring has dropped the allocation.
+  /// release has frames too: the viewer shows them if the ring has dropped the allocation.
   ordered_json frames(const BufferLabel& label) const {
     return ordered_json::array(
         {{{"name", label.tag}, {"filename", label.phase}, {"line", 0}},
@@ -73,7 +74,7 @@ class Snapshot {
       entry["user_metadata"] = fmt::format("rank={} step={} phase={} tensor={}", subject_.rank,
                                            subject_.step, event.label->phase, event.label->tag);
     }
-    return text_of(entry);
+    return dump_json(entry);
   }
 
   const SnapshotSubject& subject_;
@@ -108,13 +109,13 @@ std::string memory_snapshot(const MemoryHistory& history, const SnapshotSubject&
   Lines traces;
   for (int rank = 0; rank < subject.rank; ++rank) traces.add("[]");
   traces.add(trace.list());
-  // A dictionary of its own tab in the viewer, of any keys.
+  // Dictionary with arbitrary keys, shown in its own tab of the viewer.
   const ordered_json settings = {{"trial", subject.trial},
                                  {"rank", subject.rank},
                                  {"step", subject.step},
                                  {"dropped_entries", history.dropped()}};
   return fmt::format("{{\"segments\":{},\n\"device_traces\":{},\n\"allocator_settings\":{}}}\n",
-                     segments.list(), traces.list(), text_of(settings));
+                     segments.list(), traces.list(), dump_json(settings));
 }
 
 }  // namespace lossgrid

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory history as the JSON of pytorch.org/memory_viz, the result of torch.cuda.memory._snapshot
 // ("segments", "device_traces"; torch/cuda/_memory_viz.py). The device number is the rank. Buffers
-// come from the allocator one by one, so each is a segment of its own with one block, and every
-// allocation and release is one of a segment as well.
+// come from the allocator one by one, so each buffer is a segment with one block, and every
+// allocation and release is also an allocation and release of a segment.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace lossgrid {
 struct SnapshotSubject {
   int rank = 0;
   std::int64_t step = 0;
-  std::string trial;           // its id
-  std::string implementation;  // in a timing, all that it compares
+  std::string trial;           // id of the trial
+  std::string implementation;  // in a timing, all compared implementations
 };
 
 /// Returns the JSON text.

@@ -20,7 +20,7 @@ void MemoryTracker::allocated(std::string_view tag, std::int64_t bytes) {
 
 void MemoryTracker::released(std::string_view tag, std::int64_t bytes) {
   const auto entry = live_.find(std::string(tag));
-  if (entry == live_.end()) return;  // an empty buffer, the last of its tag but for others like it
+  if (entry == live_.end()) return;  // empty buffer of a tag without bytes
   entry->second -= bytes;
   if (entry->second == 0) live_.erase(entry);
   live_bytes_ -= bytes;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MemoryTracker: accounts for every buffer of one rank: live bytes by tag, and the peak of each
-// phase with the tags that were live at it. Counts requested bytes, without guard bands, so that a
-// figure is the same on every machine and can be compared with a prediction. One rank, one thread.
+// phase with the tags that were live at the peak. Counts requested bytes, without guard bands, so
+// that a figure is the same on every machine and can be compared with a prediction. One rank, one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ namespace lossgrid {
 
 struct PhaseMemory {
   std::string phase;
-  std::int64_t peak_bytes = 0;                       // everything live, inputs included
-  std::map<std::string, std::int64_t> by_tag_bytes;  // live at that peak
-  std::int64_t end_bytes = 0;                        // live when the phase ended
+  std::int64_t peak_bytes = 0;                       // peak of all live bytes, inputs included
+  std::map<std::string, std::int64_t> by_tag_bytes;  // bytes live at the peak
+  std::int64_t end_bytes = 0;                        // bytes live when the phase ended
   std::int64_t allocations = 0;                      // buffers allocated during the phase
-  std::optional<DriverMemory> driver = {};           // at its end; nullopt on host memory
+  std::optional<DriverMemory> driver = {};           // at the phase's end; nullopt on host memory
 };
 
 class MemoryTracker {
@@ -35,7 +36,7 @@ class MemoryTracker {
   void end_phase();
 
   std::int64_t live_bytes() const { return live_bytes_; }
-  /// Returns the most bytes ever live, inside of phases or not.
+  /// Returns the largest number of bytes ever live, inside or outside of phases.
   std::int64_t peak_bytes() const { return peak_bytes_; }
   const std::map<std::string, std::int64_t>& live_by_tag() const { return live_; }
   const std::vector<PhaseMemory>& phases() const { return phases_; }

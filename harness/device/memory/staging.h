@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staging: memory of a device that is not accounted for: the harness's own, to look at tensors and
-// to pass them on, which no implementation would have. Grows, never shrinks.
+// Staging: memory of a device that is not accounted for, because it belongs to the harness, which
+// reads and passes on tensors in it. Grows, never shrinks.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Returns at least `bytes`; earlier contents may be lost. Throws not_enough_memory.
+  /// Returns memory of at least `bytes`; earlier contents may be lost. Throws not_enough_memory.
   std::byte* at_least(std::size_t bytes) {
     if (bytes > bytes_ || memory_ == nullptr) {
       release();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of functions of a plugin: codes and C++ exceptions that leave them become an Error.
+// Calls of functions of a plugin: error codes and escaping C++ exceptions become an Error.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// Calls f() and returns its result. Throws rank_failed for an exception that leaves it.
+/// Calls f() and returns its result. Throws rank_failed for an exception from f.
 template <typename F>
 auto call_plainly(F&& f) {
   try {
@@ -26,7 +26,8 @@ auto call_plainly(F&& f) {
   }
 }
 
-/// Calls f(error), which returns a code. Throws rank_failed or not_enough_memory with the text.
+/// Calls f(error), which returns a code. Throws rank_failed or not_enough_memory with the text in
+/// `error`.
 template <typename F>
 void call_plugin(F&& f) {
   lossgrid_error error{};

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-DType dtype_of(int dtype) {
+DType element_dtype(int dtype) {
   switch (dtype) {
     case LOSSGRID_F64:
       return DType::f64;
@@ -28,7 +28,7 @@ DType dtype_of(int dtype) {
   }
 }
 
-ReduceOp op_of(int op) {
+ReduceOp reduce_op(int op) {
   if (op == LOSSGRID_SUM) return ReduceOp::sum;
   if (op == LOSSGRID_MAX) return ReduceOp::max;
   if (op == LOSSGRID_MIN) return ReduceOp::min;
@@ -41,7 +41,7 @@ bool reduces(Collective collective) {
 
 }  // namespace
 
-/// The functions of the tables.
+/// Functions in the tables of groups.
 struct PluginCallTable {
   using Self = const lossgrid_communicator*;
   static PluginGroups::Group& group(Self self) {
@@ -111,8 +111,8 @@ int PluginGroups::make(Group& group, const Call& call) noexcept {
   int code = LOSSGRID_COMMUNICATION;
   try {
     code = LOSSGRID_BAD_ARGUMENT;
-    const std::size_t bytes = call.count * size_of(dtype_of(call.dtype));
-    op_of(call.op);
+    const std::size_t bytes = call.count * size_of(element_dtype(call.dtype));
+    reduce_op(call.op);
     if (bytes > 0 && (call.send == nullptr || call.receive == nullptr)) {
       throw Error(ErrorCode::rank_failed, "a collective on memory at null");
     }
@@ -121,9 +121,9 @@ int PluginGroups::make(Group& group, const Call& call) noexcept {
                                   ? static_cast<std::size_t>(group.table.size)
                                   : 1;
     calls_.push_back({std::string(name(call.collective)), group.table.name,
-                      reduces(call.collective) ? std::string(name(op_of(call.op))) : "",
+                      reduces(call.collective) ? std::string(name(reduce_op(call.op))) : "",
                       static_cast<std::int64_t>(parts * bytes)});
-    launches_pending() = true;  // by the plugin, perhaps
+    launches_pending() = true;  // the plugin may have launched work
     run(group, call);
     return LOSSGRID_OK;
   } catch (const std::exception& exception) {
@@ -141,7 +141,7 @@ const PluginGroups::Group* PluginGroups::other_group(const Group& group) const {
 }
 
 void PluginGroups::leave_to_the_rank(const Group& group, const Call& call) {
-  const std::size_t bytes = call.count * size_of(dtype_of(call.dtype));
+  const std::size_t bytes = call.count * size_of(element_dtype(call.dtype));
   const auto rank = static_cast<std::size_t>(group.table.rank);
   auto* receive = static_cast<std::byte*>(call.receive);
   const auto* send = static_cast<const std::byte*>(call.send);
@@ -169,14 +169,14 @@ void PluginGroups::run(const Group& group, const Call& call) {
     return leave_to_the_rank(group, call);
   }
   Communicator& ranks = *by->ranks;
-  const DType dtype = dtype_of(call.dtype);
+  const DType dtype = element_dtype(call.dtype);
   switch (call.collective) {
     case Collective::all_reduce:
-      return ranks.all_reduce(call.receive, call.count, dtype, op_of(op));
+      return ranks.all_reduce(call.receive, call.count, dtype, reduce_op(op));
     case Collective::all_gather:
       return ranks.all_gather(call.send, call.receive, call.count, dtype);
     case Collective::reduce_scatter:
-      return ranks.reduce_scatter(call.send, call.receive, call.count, dtype, op_of(op));
+      return ranks.reduce_scatter(call.send, call.receive, call.count, dtype, reduce_op(op));
     case Collective::broadcast:
       return ranks.broadcast(call.receive, call.count, dtype, call.root);
     case Collective::barrier:

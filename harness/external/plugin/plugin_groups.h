@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `PluginGroups`: the communicators of a plan as the function tables of the C interface. Records
-// the calls of a phase, and keeps the exception of the one that failed: it does not cross the
-// plugin. Applies the changes of mutants to calls. One thread.
+// the calls of a phase. Keeps the exception of a failed call, which must not cross the plugin.
+// Applies the changes of mutants to calls. One thread.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace lossgrid {
 
-/// The groups of one rank; they outlive the plan.
+/// Groups of one rank, which must outlive the plan.
 struct PluginRanks {
   Communicator& tp;
   Communicator& cp;
@@ -28,7 +28,7 @@ struct PluginRanks {
 
 class PluginGroups {
  public:
-  /// `device`: that of the memory that calls are about.
+  /// `device` owns the memory of the calls' payloads.
   PluginGroups(const PluginRanks& ranks, Device& device);
   PluginGroups(const PluginGroups&) = delete;
   PluginGroups& operator=(const PluginGroups&) = delete;
@@ -38,13 +38,14 @@ class PluginGroups {
   const lossgrid_communicator* dp() const { return &groups_[2].table; }
   const lossgrid_communicator* world() const { return &groups_[3].table; }
 
-  /// Forgets the calls before. `change`: of a mutant (python/PROTOCOL.md, Mutants), or null.
+  /// Forgets earlier calls. `change` is the change of a mutant (python/PROTOCOL.md, Mutants), or
+  /// null.
   void begin_phase(const std::string& phase, const nlohmann::json& change);
-  /// Throws the failure of a call, if there was one, whatever the plugin made of it.
+  /// Throws the failure of a call, if any call failed, even if the plugin ignored the failure.
   void rethrow_failure() const;
-  /// Returns the calls since begin_phase, in their order.
+  /// Returns the calls since begin_phase, in order.
   const LearnedCalls::Calls& calls() const { return calls_; }
-  /// True if the change met a call, or there is none to meet.
+  /// True if the change was applied to a call, or applies to no call.
   bool applied() const { return applied_; }
 
  private:
@@ -67,15 +68,15 @@ class PluginGroups {
   /// Makes a call of the plugin; returns a code.
   int make(Group& group, const Call& call) noexcept;
   void run(const Group& group, const Call& call);
-  /// Returns tp for cp and cp for others; null if it is the rank alone.
+  /// Returns cp, or tp if `group` is cp; null if that group has one rank only.
   const Group* other_group(const Group& group) const;
-  /// Does what a call leaves behind that no other rank takes part in.
+  /// Makes the call on this rank alone, without other ranks.
   void leave_to_the_rank(const Group& group, const Call& call);
 
   Device& device_;
   std::array<Group, 4> groups_;
   LearnedCalls::Calls calls_;
-  nlohmann::json change_;  // of this phase, or null
+  nlohmann::json change_;  // change of this phase, or null
   bool drops_all_ = false;
   bool applied_ = true;
   std::exception_ptr failure_;

@@ -69,7 +69,7 @@ std::string text_or(const char* text, const char* otherwise) {
   return text != nullptr && *text != 0 ? text : otherwise;
 }
 
-nlohmann::json words_of(const char* text, const char* otherwise = "") {
+nlohmann::json split_words(const char* text, const char* otherwise = "") {
   const std::string joined = text_or(text, otherwise);
   nlohmann::json words = nlohmann::json::array();
   if (joined.empty()) return words;
@@ -132,13 +132,13 @@ PluginImplementation read_implementation(const lossgrid_implementation& table,
         {"summary", text_or(from->summary, "")},
         {"file", file},
         {"inputs", text_or(from->inputs, "logits")},
-        {"returns", words_of(from->returns, "logprobs")},
+        {"returns", split_words(from->returns, "logprobs")},
         {"rows", text_or(from->rows, "shard")},
         {"gradient", text_or(from->gradient, "own_part")},
         {"scale", text_or(from->scale, "1")},
-        {"overwrites", words_of(from->overwrites)},
-        {"rounds", words_of(from->rounds)},
-        {"takes", words_of(from->takes)},
+        {"overwrites", split_words(from->overwrites)},
+        {"rounds", split_words(from->rounds)},
+        {"takes", split_words(from->takes)},
         {"sequence_multiple", from->sequence_multiple == 0 ? 1 : from->sequence_multiple},
         {"pack_multiple", from->pack_multiple == 0 ? 1 : from->pack_multiple},
         {"has_supports", table.supports != nullptr},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `PluginLibrary`: a shared library of a user (include/lossgrid/plugin.h) and what it offers, in
-// the form of declarations. Stays open until the process ends. Any thread may read it.
+// `PluginLibrary`: a shared library of a user (include/lossgrid/plugin.h) and its implementations,
+// in the form of declarations. Stays open until the process ends. Any thread may read it.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ class PluginLibrary {
   explicit PluginLibrary(const std::string& file);
 
   const std::vector<PluginImplementation>& implementations() const { return implementations_; }
-  /// Returns the implementation of a name that it has.
+  /// Returns the implementation `name`, which must exist.
   const PluginImplementation& find(const std::string& name) const;
 
  private:

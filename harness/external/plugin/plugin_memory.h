@@ -16,16 +16,16 @@ class PluginMemory {
  public:
   explicit PluginMemory(Device& device) : device_(device) {}
 
-  /// Returns null if there is no memory.
+  /// Returns null if memory runs out.
   void* allocate(std::size_t bytes, const char* tag) noexcept;
   void release(void* memory) noexcept;
 
-  /// Throws rank_failed if something was released that is not allocated.
+  /// Throws rank_failed if the plugin released an address that was not allocated.
   void require_right_releases() const;
   void begin_phase() { peak_bytes_ = begin_bytes_ = live_bytes_; }
-  /// Returns the most bytes of the phase beyond those at its begin.
+  /// Returns the peak bytes of the phase, minus the bytes at its begin.
   std::int64_t peak_bytes() const { return peak_bytes_ - begin_bytes_; }
-  /// Returns "4096 bytes of 'scratch'", all that is allocated, by tag; empty for none.
+  /// Returns everything still allocated by tag, "4096 bytes of 'scratch'"; empty if nothing is.
   std::string left() const;
 
  private:

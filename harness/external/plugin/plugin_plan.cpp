@@ -47,16 +47,16 @@ nlohmann::json sums_json(const LearnedCalls::Calls& calls) {
   return out;
 }
 
-/// Plan of the latest forward with gradients of this rank; null: it is gone.
+/// Plan of this rank's latest forward with gradients; null if the plan was destroyed.
 thread_local PluginPlan* latest_plan = nullptr;
 
-PluginPlace place_of(const PluginRanks& ranks) {
+PluginPlace grid_place(const PluginRanks& ranks) {
   return {ranks.tp.rank(), ranks.cp.rank(), ranks.dp.rank()};
 }
 
 }  // namespace
 
-/// The functions of the context.
+/// Functions in the table of the context.
 struct PluginContextTable {
   using Self = const lossgrid_context*;
   static PluginPlan& plan(Self self) { return *static_cast<PluginPlan*>(self->host); }
@@ -75,7 +75,7 @@ PluginPlan::PluginPlan(const PluginImplementation& implementation, const nlohman
     : implementation_(implementation),
       device_(device),
       ranks_(ranks),
-      problem_(implementation, options, problem, place_of(ranks), dl_device(device, ranks.world)),
+      problem_(implementation, options, problem, grid_place(ranks), dl_device(device, ranks.world)),
       tensors_(device, arena,
                {problem_.width(), problem_.own_ids(), problem.at("weight_layout") == "vocab_hidden",
                 problem_.get().device}),
@@ -94,7 +94,7 @@ PluginPlan::~PluginPlan() {
   try {
     end();
   } catch (...) {
-    // Destructors never throw; what failed before has been reported.
+    // Destructors never throw; earlier failures have been reported.
   }
 }
 
@@ -120,7 +120,7 @@ void PluginPlan::call(F&& function) {
   try {
     call_plugin(function);
   } catch (const Error&) {
-    groups_.rethrow_failure();  // the cause of what the plugin reports
+    groups_.rethrow_failure();  // the cause of the failure that the plugin reports
     throw;
   }
   groups_.rethrow_failure();
@@ -135,7 +135,7 @@ nlohmann::json PluginPlan::measure(const char* phase, const nlohmann::json& requ
   device_.synchronise();
   timer_->start();
   call(function);
-  launches_pending() = true;  // by the plugin, perhaps
+  launches_pending() = true;  // the plugin may have launched work
   return measured(timer_->stop());
 }
 
@@ -181,7 +181,7 @@ nlohmann::json PluginPlan::forward(const nlohmann::json& request) {
       {"changed", changed()}, {"beyond", nlohmann::json::array()}, {"applied", groups_.applied()}};
 }
 
-/// Brings outputs to the form of the protocol.
+/// Converts outputs to the form of the protocol.
 void PluginPlan::finish_outputs() {
   const std::span<const std::int64_t> targets = tensors_.array<std::int64_t>("targets");
   const std::span<const std::int64_t> positions = tensors_.array<std::int64_t>("positions");
@@ -231,7 +231,7 @@ nlohmann::json PluginPlan::backward(const nlohmann::json& request) {
           {"applied", groups_.applied()}};
 }
 
-/// Returns the own plan or, for the mutant with this change, that of the latest forward.
+/// Returns this plan or, for the mutant that confuses plans, the plan of the latest forward.
 void* PluginPlan::plan_of_backward() const {
   const bool is_changed = change_.is_object() && change_.at("kind") == "latest_state";
   return is_changed && latest_plan != nullptr ? latest_plan->plan_ : plan_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `PluginPlan`: a plan of a plugin on one rank: runs its functions on the arrays of an arena and
-// answers as a worker does (python/PROTOCOL.md). The same code runs in this process and in worker
+// answers like a worker (python/PROTOCOL.md). The same code runs in this process and in worker
 // processes; they differ in communicators and device. One thread.
 #pragma once
 
@@ -31,21 +31,22 @@ class PluginPlan {
   PluginPlan(const PluginPlan&) = delete;
   PluginPlan& operator=(const PluginPlan&) = delete;
 
-  /// Run a request of the protocol and return its answer. Throw as the constructor.
+  /// The following functions run a request of the protocol and return its answer. They throw the
+  /// errors of the constructor.
   nlohmann::json forward(const nlohmann::json& request);
   nlohmann::json backward(const nlohmann::json& request);
-  /// Calls `destroy` and returns the memory that is still allocated then, empty for none. Throws
-  /// rank_failed.
+  /// Calls `destroy` and returns the memory that is then still allocated; empty without such
+  /// memory. Throws rank_failed.
   std::string end();
 
  private:
   friend struct PluginContextTable;
 
   void make_context();
-  /// Calls a function of the plugin and rethrows what failed meanwhile.
+  /// Calls a function of the plugin and rethrows a failure of its collectives.
   template <typename F>
   void call(F&& function);
-  /// Runs a phase between barriers, and returns its MEASURED.
+  /// Runs a phase between barriers and returns its MEASURED.
   template <typename F>
   nlohmann::json measure(const char* phase, const nlohmann::json& request, F&& function);
   nlohmann::json measured(std::int64_t time_ns) const;
@@ -63,7 +64,7 @@ class PluginPlan {
   PluginGroups groups_;
   const std::unique_ptr<DeviceTimer> timer_;
   lossgrid_context context_{};
-  nlohmann::json change_;  // of the last forward
+  nlohmann::json change_;  // change of the last forward
   void* plan_ = nullptr;
   bool has_plan_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `PluginProblem`: a problem and the values of options as the structs of the C interface, made from
-// their JSON (python/PROTOCOL.md). Owns what they point to.
+// JSON (python/PROTOCOL.md). Owns the memory that the structs point to.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct PluginPlace {
 
 class PluginProblem {
  public:
-  /// `options`: those that were given; the others have their defaults.
+  /// `options` are the given options; all other options have their defaults.
   PluginProblem(const PluginImplementation& implementation, const nlohmann::json& options,
                 const nlohmann::json& problem, const PluginPlace& place, DLDevice device);
   PluginProblem(const PluginProblem&) = delete;

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-DLDevice device_of(const nlohmann::json& problem) {
+DLDevice read_device(const nlohmann::json& problem) {
   return {problem.at("device") == "cuda" ? kDLCUDA : kDLCPU, 0};
 }
 
@@ -42,7 +42,7 @@ std::string plugin_refusal(const PluginImplementation& implementation,
                            const nlohmann::json& options, const nlohmann::json& problem) {
   const lossgrid_implementation& table = *implementation.table;
   if (table.supports == nullptr) return "";
-  const PluginProblem made(implementation, options, problem, {}, device_of(problem));
+  const PluginProblem made(implementation, options, problem, {}, read_device(problem));
   std::array<char, 512> reason{};
   call_plugin([&](lossgrid_error* error) {
     return table.supports(table.user, &made.get(), reason.data(), reason.size(), error);
@@ -54,7 +54,7 @@ std::string plugin_refusal(const PluginImplementation& implementation,
 nlohmann::json plugin_cost(const PluginImplementation& implementation,
                            const nlohmann::json& options, const nlohmann::json& problem) {
   const PluginPlace place{problem.value("tp_rank", 0), problem.value("cp_rank", 0), 0};
-  const PluginProblem made(implementation, options, problem, place, device_of(problem));
+  const PluginProblem made(implementation, options, problem, place, read_device(problem));
   lossgrid_cost cost{};
   cost.struct_size = sizeof(cost);
   cost.forward.peak_bytes = cost.backward.peak_bytes = -1;

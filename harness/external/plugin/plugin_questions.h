@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about a problem that a plugin answers before a plan: support and cost. The answers are
-// those of a launcher (python/PROTOCOL.md). Throw rank_failed.
+// Questions about a problem that a plugin answers before a plan: support and cost. The answers have
+// the form of a launcher's answers (python/PROTOCOL.md). The functions throw rank_failed.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// Returns the reason for which a problem is not taken, empty if it is.
+/// Returns the reason why a problem is not supported; empty if it is supported.
 std::string plugin_refusal(const PluginImplementation& implementation,
                            const nlohmann::json& options, const nlohmann::json& problem);
 

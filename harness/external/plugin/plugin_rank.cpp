@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using Descriptors = std::vector<Descriptor>;
 
-/// The arena of the host, mapped.
+/// Mapped arena of the host.
 class Arena {
  public:
   explicit Arena(const Descriptor& file) {
@@ -40,7 +40,7 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
-/// A plan with what it refers to.
+/// Plan and the objects that it refers to.
 class WorkerPlan {
  public:
   WorkerPlan(const PluginLibrary& library, const Json& begin, Descriptors descriptors, int rank,
@@ -76,7 +76,7 @@ class WorkerPlan {
   std::unique_ptr<PluginPlan> plan_;
 };
 
-/// One rank, for the life of its process.
+/// Rank of a worker process, which lives as long as the process.
 class PluginRank {
  public:
   PluginRank(const PluginLibrary& library, MessageChannel& channel, int rank)
@@ -98,11 +98,11 @@ class PluginRank {
           }},
          {"forward",
           [this](const Json& request, const Descriptors&) {
-            return with_guards(plan_of(request).forward(request));
+            return with_guards(find_plan(request).forward(request));
           }},
          {"backward",
           [this](const Json& request, const Descriptors&) {
-            return with_guards(plan_of(request).backward(request));
+            return with_guards(find_plan(request).backward(request));
           }},
          {"end", [this](const Json& request, const Descriptors&) { return end(request); }}});
   }
@@ -110,7 +110,7 @@ class PluginRank {
  private:
   Json begin(const Json& request, Descriptors descriptors) {
     for (const Json& plan : request.at("forget")) plans_.erase(plan.get<std::int64_t>());
-    if (device_ != nullptr) device_->take_broken_guards();  // of those plans
+    if (device_ != nullptr) device_->take_broken_guards();  // clears broken guards of those plans
     if (descriptors.size() != 2) {
       throw Error(ErrorCode::rank_failed, "begin came without an arena and a file of payloads");
     }
@@ -122,7 +122,7 @@ class PluginRank {
     return {{"ok", true}};
   }
 
-  PluginPlan& plan_of(const Json& request) {
+  PluginPlan& find_plan(const Json& request) {
     const auto found = plans_.find(request.at("plan").get<std::int64_t>());
     if (found == plans_.end()) throw Error(ErrorCode::rank_failed, "there is no such plan");
     return found->second->plan();
@@ -134,9 +134,9 @@ class PluginRank {
   }
 
   Json end(const Json& request) {
-    const std::string left = plan_of(request).end();
+    const std::string left = find_plan(request).end();
     plans_.erase(request.at("plan").get<std::int64_t>());
-    device_->take_broken_guards();  // they have been reported
+    device_->take_broken_guards();  // clears guards that have been reported
     return {{"ok", true}, {"left", left}};
   }
 

@@ -11,8 +11,8 @@
 namespace lossgrid {
 namespace {
 
-/// Calls f() and names what it is doing in an error of the plugin. Failures of collectives and of
-/// other ranks pass as they are.
+/// Calls f() and adds `doing` to an error of the plugin. Failures of collectives and of other ranks
+/// pass unchanged.
 template <typename F>
 auto named(const std::string& doing, F&& f) {
   try {

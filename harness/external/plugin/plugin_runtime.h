@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `PluginRuntime`: plugins in this process, on the threads and the devices of the ranks. A plugin
-// that crashes ends the process, one that hangs ends the run at its deadline; worker processes
-// contain both (plugin_worker.h). Any thread may use it.
+// `PluginRuntime`: plugins in this process, on the threads and the devices of the ranks. A crash of
+// a plugin ends the process, and a hanging plugin ends the run at its deadline; worker processes
+// contain both failures (plugin_worker.h). Any thread may use it.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class PluginRuntime final : public ExternalRuntime {
   std::optional<SkipReason> unsupported(const std::string& implementation,
                                         const nlohmann::json& options,
                                         const nlohmann::json& problem) override;
-  /// A plugin has no such function: a declaration of one is not read.
+  /// Plugins have no such function; a declaration of the function is not read.
   std::int64_t chunks(const std::string& implementation, const nlohmann::json& options,
                       const nlohmann::json& problem) override;
   DeclaredCost cost(const std::string& implementation, const nlohmann::json& options,

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-nlohmann::json failure_of(const Error& error) {
+nlohmann::json error_answer(const Error& error) {
   const char* kind = error.code() == ErrorCode::not_enough_memory ? "out_of_memory"
                      : error.code() == ErrorCode::bad_input       ? "bad_input"
                                                                   : "error";
@@ -31,9 +31,9 @@ void serve_plugins(MessageChannel& channel, const PluginOperations& operations) 
       }
       answer = operation->second(*request, channel.take_descriptors());
     } catch (const Error& error) {
-      answer = failure_of(error);
+      answer = error_answer(error);
     } catch (const nlohmann::json::exception& error) {
-      answer = failure_of(Error(ErrorCode::rank_failed, error.what()));
+      answer = error_answer(Error(ErrorCode::rank_failed, error.what()));
     }
     channel.send(answer);
   }

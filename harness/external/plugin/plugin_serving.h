@@ -12,8 +12,8 @@
 
 namespace lossgrid {
 
-/// Operations by name: from a request and the descriptors that came with it to the answer. An Error
-/// becomes an answer with "ok": false.
+/// Operations by name. An operation takes a request and its descriptors, and returns the answer. An
+/// Error becomes an answer with "ok": false.
 using PluginOperations =
     std::map<std::string, std::function<nlohmann::json(const nlohmann::json& request,
                                                        std::vector<Descriptor> descriptors)>>;

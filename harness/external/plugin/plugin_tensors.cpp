@@ -24,7 +24,7 @@ constexpr NamedType kTypes[] = {
     {"int32", DType::i32, {kDLInt, 32, 1}},        {"uint8", DType::u8, {kDLUInt, 8, 1}},
 };
 
-const NamedType& type_of(const std::string& name) {
+const NamedType& named_type(const std::string& name) {
   for (const NamedType& type : kTypes) {
     if (name == type.name) return type;
   }
@@ -57,7 +57,7 @@ MemorySpace plugin_space(const Device& device) {
 }
 
 DLDataType dl_dtype(const std::string& name) {
-  return type_of(name).dl;
+  return named_type(name).dl;
 }
 
 PluginTensors::PluginTensors(Device& device, const PluginArena& arena, const PluginShard& shard)
@@ -65,7 +65,7 @@ PluginTensors::PluginTensors(Device& device, const PluginArena& arena, const Plu
   for (const auto& [name, place] : arena.list.items()) {
     std::byte* const in_arena = arena.memory + place.at("offset").get<std::size_t>();
     const auto shape = place.at("shape").get<std::vector<std::int64_t>>();
-    Tensor& tensor = add(name, type_of(place.at("dtype")).dtype, shape, in_arena);
+    Tensor& tensor = add(name, named_type(place.at("dtype")).dtype, shape, in_arena);
     cut_to_own_ids(name, tensor);
     if (!is_input(name) && !is_written(name)) copy_in(tensor);
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `PluginTensors`: the tensors of one pack as a plugin gets them: DLTensors of buffers of the
-// device with guard bands, copied from and to the arrays of the arena (python/PROTOCOL.md). One
-// thread.
+// `PluginTensors`: the tensors of one pack for a plugin: DLTensors of device buffers with guard
+// bands, copied from and to the arrays of the arena (python/PROTOCOL.md). One thread.
 #pragma once
 
 #include <array>
@@ -23,10 +22,10 @@ namespace lossgrid {
 /// Arrays of the arena.
 struct PluginArena {
   std::byte* memory;
-  nlohmann::json list;  // as in `begin`
+  nlohmann::json list;  // list of arrays, as in `begin`
 };
 
-/// Ids whose columns the rank has among the V_t of its arrays.
+/// Ids whose columns the rank has, among the V_t columns of its arrays.
 struct PluginShard {
   std::int64_t width;  // V_t
   std::int64_t own;
@@ -41,25 +40,26 @@ class PluginTensors {
   PluginTensors(const PluginTensors&) = delete;
   PluginTensors& operator=(const PluginTensors&) = delete;
 
-  /// Returns the tensor of an array, "labels" and "own.valid" among them; null if there is none.
+  /// Returns the tensor of an array, such as "labels" or "own.valid"; null for an unknown name.
   DLTensor* find(const std::string& name);
   bool has(const std::string& name) const { return tensors_.contains(name); }
   Device& device() const { return device_; }
 
-  /// Copies arrays whose name begins with `prefix` from the arena, or back.
+  /// The following two functions copy arrays whose name begins with `prefix` from the arena, and to
+  /// it.
   void read(const std::string& prefix);
   void write(const std::string& prefix);
   /// Copies the inputs of the rank from the arena.
   void read_inputs();
-  /// Writes poison to the arrays whose name begins with `prefix`: what stays was never written.
+  /// Writes poison to the arrays whose name begins with `prefix`, so that unwritten elements show.
   void poison(const std::string& prefix);
-  /// Returns the arrays of batch and inputs that are no longer as they were read; `logits` not if
+  /// Returns the arrays of batch and inputs that changed since they were read, without `logits` if
   /// `may_change_logits`.
   std::vector<std::string> changed(bool may_change_logits) const;
-  /// Returns the gradients that were written in the columns of padding, between their rows.
+  /// Returns the gradients that were written in columns of padding.
   std::vector<std::string> written_in_padding() const;
 
-  /// Returns an array of the arena, which the host sees.
+  /// Returns an array of the arena, in memory of the host.
   template <typename T>
   std::span<T> array(const std::string& name) const {
     const Tensor& tensor = tensors_.at(name);
@@ -73,7 +73,7 @@ class PluginTensors {
     std::array<std::int64_t, 2> shape{};
     std::array<std::int64_t, 2> strides{};
     DLTensor view{};
-    std::uint64_t bits = 0;  // as it was read
+    std::uint64_t bits = 0;  // fingerprint of the array as read
   };
   Tensor& add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
               std::byte* in_arena);
@@ -89,16 +89,16 @@ class PluginTensors {
   Device& device_;
   PluginShard shard_;
   std::map<std::string, Tensor> tensors_;
-  std::vector<std::int64_t> labels_;  // of the own rows, on the host, as the next
+  std::vector<std::int64_t> labels_;  // labels of the own rows, on the host
   std::vector<std::uint8_t> valid_;
 };
 
 /// Returns the type and number of the device of a rank. `world`: all ranks.
 DLDevice dl_device(const Device& device, const Communicator& world);
-/// Returns the space of memory that a plugin gets: the host's for a plugin that runs on it, also
-/// where the emulation keeps memory of kernels apart.
+/// Returns the memory space for tensors of a plugin: the host's if the plugin runs on the host,
+/// even if the emulation keeps memory of kernels apart.
 MemorySpace plugin_space(const Device& device);
-/// Returns the element type of the protocol's name.
+/// Returns the element type with a name of the protocol.
 DLDataType dl_dtype(const std::string& name);
 
 }  // namespace lossgrid

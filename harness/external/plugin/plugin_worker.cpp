@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 using Descriptors = std::vector<Descriptor>;
 
-/// Writes the stack of the thread that took the signal to what the process prints.
+/// Writes the stack of the thread that took the signal to the output of the process.
 void print_stack(int /*signal*/) {
   std::array<void*, 64> frames;
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -35,12 +35,12 @@ void print_stack(int /*signal*/) {
 [[noreturn]] void run_worker(const PluginLibrary& library, Descriptors descriptors, int rank,
                              pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it ended before the call
+  if (getppid() != parent) _exit(1);  // the parent ended before the call
   dup2(descriptors.at(1).get(), STDOUT_FILENO);
   dup2(descriptors.at(1).get(), STDERR_FILENO);
   setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::array<void*, 1> frame;
-  backtrace(frame.data(), 1);  // loads what it needs: not in a handler
+  backtrace(frame.data(), 1);  // loads libraries that it needs, outside of a handler
   std::signal(SIGUSR1, print_stack);
   MessageChannel channel(std::move(descriptors.at(0)));
   try {
@@ -75,7 +75,7 @@ Json wait_for_end(const Json& request, const Descriptors& /*descriptors*/) {
   return answer;
 }
 
-/// The launcher.
+/// Launcher of workers, one process with the library open.
 class PluginLauncher {
  public:
   explicit PluginLauncher(int descriptor) : channel_(Descriptor(descriptor)) {}
@@ -124,7 +124,7 @@ class PluginLauncher {
     const pid_t pid = fork();
     if (pid < 0) throw Error(ErrorCode::rank_failed, "no worker could be forked");
     if (pid == 0) {
-      { const MessageChannel launchers = std::move(channel_); }  // the host's end sees its close
+      { const MessageChannel launchers = std::move(channel_); }  // else the host misses a close
       run_worker(*library_, std::move(descriptors), request.at("rank"), parent);
     }
     return {{"ok", true}, {"pid", pid}};
@@ -143,7 +143,7 @@ WorkerProgram plugin_worker_program() {
 }
 
 int run_plugin_launcher(int descriptor) {
-  std::signal(SIGINT, SIG_IGN);  // a terminal sends it to all, and the host decides what ends
+  std::signal(SIGINT, SIG_IGN);  // a terminal sends it to all processes; the host decides
   PluginLauncher(descriptor).run();
   return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worker processes of plugins (python/PROTOCOL.md): this program, started again by its hidden
 // command `plugin-worker FD`, is the launcher, opens the library and forks a worker for each rank.
-// A worker runs one plan at a time with a device of its own; its collectives are made by the host.
+// A worker runs one plan at a time on its own device; the host makes its collectives.
 #pragma once
 
 #include "harness/external/worker_launcher.h"

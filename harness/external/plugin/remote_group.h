@@ -37,14 +37,15 @@ class RemoteGroup final : public Communicator, public HasNative {
                       ReduceOp op) override;
   void broadcast(void* data, std::size_t count, DType dtype, int root) override;
   void barrier() override;
-  /// Throw internal: a plugin has no use for them.
+  /// The following functions throw internal, because a plugin never calls them.
   std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
   void transfer_external(const CallSignature& call, const std::function<bool()>& advance) override;
   /// Does nothing: the host ends a worker whose plan failed.
   void abort(const std::string& /*reason*/) noexcept override {}
 
  private:
-  /// Makes a call: `sent` bytes go, `received` bytes come back from `place` in the payloads on.
+  /// Makes a call: sends `sent` bytes and receives `received` bytes, which begin at `place` in the
+  /// payloads.
   void make(Collective collective, std::size_t count, DType dtype, ReduceOp op, int root,
             const void* send, std::size_t sent, void* receive, std::size_t place,
             std::size_t received);

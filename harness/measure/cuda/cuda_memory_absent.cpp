@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds without CUDA.
+// Passes over memory for builds without CUDA.
 #include "harness/measure/cuda/cuda_memory_pass.h"
 
 namespace lossgrid {

@@ -16,8 +16,7 @@ struct CudaMemoryPass {
   const void* from;
   void* to;
   std::int64_t bytes;
-  std::uint32_t* sums;  // [pieces_of(bytes)]: read's sum of each piece, or of
-                        // several and 0 for the others
+  std::uint32_t* sums;  // [piece_count(bytes)]: sums of read by block, then 0
 };
 
 /// Bytes of a block of threads: 32 KiB.
@@ -25,7 +24,7 @@ inline constexpr std::int64_t kPassPieceBytes =
     std::int64_t{kVectorsATurn} * kVectorBytes * kBlockThreads;
 
 /// Returns the number of pieces, at least one; the last bytes belong to the last piece.
-constexpr std::int64_t pieces_of(std::int64_t bytes) {
+constexpr std::int64_t piece_count(std::int64_t bytes) {
   return bytes > kPassPieceBytes ? (bytes + kPassPieceBytes - 1) / kPassPieceBytes : 1;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes over memory as code of a block: every thread has four vectors of 16 bytes under way before
-// it uses the first one, and blocks are small, so that the last one ends with the others; or, in
-// the persistent variant, eight vectors, in as many blocks as the GPU runs at once.
+// Passes over memory as code of a block: every thread loads four vectors of 16 bytes before it uses
+// the first one, and blocks are small, so that the last block ends soon after the others. In the
+// persistent variant a thread loads eight vectors, and there are as many blocks as the GPU runs at
+// once.
 #pragma once
 
 #include "harness/device/kernel/portable.h"
@@ -13,7 +14,7 @@ struct alignas(kVectorBytes) PassVector {
   std::uint32_t words[4];
 };
 
-/// Loads a vector; with kStream marked as first to leave the caches.
+/// Loads a vector; with kStream it is marked as first to leave the caches.
 template <bool kStream>
 LOSSGRID_KERNEL PassVector load_vector(const PassVector* from) {
 #ifdef __CUDACC__
@@ -38,7 +39,7 @@ LOSSGRID_KERNEL void store_vector(const PassVector& x, PassVector* to) {
 #endif
 }
 
-/// kPieces: that a thread has under way at once.
+/// kPieces: number of pieces from which a thread loads at once.
 template <MemoryKernel kKernel, bool kStream, int kPieces>
 struct MemoryPassKernel {
   CudaMemoryPass pass;
@@ -67,7 +68,7 @@ struct MemoryPassKernel {
   static constexpr std::uint32_t kSignBit = 0x80000000u;
   static constexpr int kVectors = kPieces * kVectorsATurn;
 
-  /// Returns the place of vector k of a thread, in `piece` and the pieces of the block behind it.
+  /// Returns the place of vector k of a thread, in `piece` and the following pieces of the block.
   LOSSGRID_KERNEL std::int64_t place(std::int64_t piece, int thread, int k) const {
     return ((piece + k / kVectorsATurn * blocks) * kVectorsATurn + k % kVectorsATurn) *
                kBlockThreads +
@@ -96,12 +97,12 @@ struct MemoryPassKernel {
         if (v < count) store_vector<kStream>(x[k], to + v);
       }
     }
-    const std::int64_t behind = pieces - 1 - piece;  // pieces to the last one
+    const std::int64_t behind = pieces - 1 - piece;  // pieces after this one
     const bool has_last = behind % blocks == 0 && behind / blocks < kPieces;
     return has_last && thread == 0 ? sum + sweep_rest(count * kVectorBytes) : sum;
   }
 
-  /// Processes the bytes behind the last whole vector.
+  /// Processes the bytes after the last whole vector.
   LOSSGRID_KERNEL std::uint32_t sweep_rest(std::int64_t begin) const {
     const auto* from = static_cast<const unsigned char*>(pass.from);
     auto* to = static_cast<unsigned char*>(pass.to);
@@ -123,7 +124,7 @@ struct MemoryPassKernel {
 
 template <MemoryKernel kKernel, typename Launcher>
 void launch_pass_of(Launcher& launch, const CudaMemoryPass& pass) {
-  const std::int64_t pieces = pieces_of(pass.bytes);
+  const std::int64_t pieces = piece_count(pass.bytes);
   if (pass.variant == MemoryVariant::persistent) {
     MemoryPassKernel<kKernel, true, 2> kernel{pass, pieces, pieces};
     const std::int64_t at_once = launch.blocks_at_once(kernel);

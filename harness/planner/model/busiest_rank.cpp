@@ -23,7 +23,8 @@ std::vector<std::int64_t> predicting_rows(const PackedBatch& batch, const Grid& 
       const std::int64_t from = std::max(first, begin + c * chunk_rows);
       const std::int64_t to = std::min(last, begin + (c + 1) * chunk_rows);
       if (from >= last) break;
-      const std::int64_t owner = c < grid.cp ? c : chunks - 1 - c;
+      const int owner =
+          cp_turn(batch.cp_layout, grid.cp, c / grid.cp, static_cast<int>(c % grid.cp));
       rows[static_cast<std::size_t>(owner)] += std::max<std::int64_t>(0, to - from);
     }
   }

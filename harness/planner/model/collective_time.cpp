@@ -13,12 +13,12 @@ bool adds_up(Collective operation) {
   return operation == Collective::all_reduce || operation == Collective::reduce_scatter;
 }
 
-double rate_of(const LinkLevel& link, Collective operation) {
+double link_rate(const LinkLevel& link, Collective operation) {
   return adds_up(operation) && link.reduce_bytes_per_second > 0 ? link.reduce_bytes_per_second
                                                                 : link.bytes_per_second;
 }
 
-std::int64_t ranks_of(const std::vector<GroupLevel>& levels) {
+std::int64_t rank_count(const std::vector<GroupLevel>& levels) {
   std::int64_t ranks = 1;
   for (const GroupLevel& level : levels) ranks *= level.parts;
   return ranks;
@@ -40,18 +40,18 @@ double sent_share(Collective operation, double p) {
   }
 }
 
-/// Returns the number of times that a message goes through all ranks.
-double rounds_of(Collective operation) {
+/// Returns how often a message passes through all ranks.
+double round_count(Collective operation) {
   return operation == Collective::all_reduce || operation == Collective::barrier ? 2 : 1;
 }
 
 double slowest_rate(const std::vector<GroupLevel>& levels, Collective operation) {
   double rate = std::numeric_limits<double>::infinity();
-  for (const GroupLevel& level : levels) rate = std::min(rate, rate_of(level.link, operation));
+  for (const GroupLevel& level : levels) rate = std::min(rate, link_rate(level.link, operation));
   return rate;
 }
 
-/// Returns the latencies of p - 1 hops: a hop of the outer link for every node that is entered.
+/// Returns the sum of latencies of p - 1 hops, with a hop on the outer link for every node entered.
 double ring_latency(const std::vector<GroupLevel>& levels) {
   double seconds = 0;
   std::int64_t outside = 1;
@@ -71,21 +71,22 @@ double tree_latency(const std::vector<GroupLevel>& levels) {
 }
 
 double ring_seconds(Collective operation, const std::vector<GroupLevel>& levels, double bytes) {
-  const auto p = static_cast<double>(ranks_of(levels));
+  const auto p = static_cast<double>(rank_count(levels));
   return sent_share(operation, p) * bytes / slowest_rate(levels, operation) +
-         rounds_of(operation) * ring_latency(levels);
+         round_count(operation) * ring_latency(levels);
 }
 
 double direct_seconds(Collective operation, const std::vector<GroupLevel>& levels, double bytes) {
-  return ring_seconds(operation, levels, bytes) - (rounds_of(operation) - 1) * ring_latency(levels);
+  return ring_seconds(operation, levels, bytes) -
+         (round_count(operation) - 1) * ring_latency(levels);
 }
 
 double tree_seconds(Collective operation, const std::vector<GroupLevel>& levels, double bytes) {
-  const auto p = static_cast<double>(ranks_of(levels));
-  // Trees send the whole payload up and down; doubling sends what a ring does.
+  const auto p = static_cast<double>(rank_count(levels));
+  // Trees send the whole payload up and down; doubling sends as much as a ring.
   const double share = operation == Collective::all_reduce ? 2 : sent_share(operation, p);
   return share * bytes / slowest_rate(levels, operation) +
-         rounds_of(operation) * tree_latency(levels);
+         round_count(operation) * tree_latency(levels);
 }
 
 double hierarchical_seconds(Collective operation, const std::vector<GroupLevel>& levels,
@@ -161,10 +162,10 @@ CollectiveTime fastest_collective(const Transport& transport, Collective operati
 std::vector<GroupLevel> shared_levels(const std::vector<GroupLevel>& levels, const Machine& machine,
                                       const Transport& transport, std::int64_t ranks,
                                       Collective operation, double payload_bytes) {
-  const DeviceShare share = share_of(machine, ranks);
-  // A rank's own part, and what it receives.
+  const DeviceShare share = device_share(machine, ranks);
+  // A rank's own part and the received parts.
   const double parts =
-      operation == Collective::all_gather ? 1 + static_cast<double>(ranks_of(levels)) : 1;
+      operation == Collective::all_gather ? 1 + static_cast<double>(rank_count(levels)) : 1;
   const double buffers = static_cast<double>(ranks) * parts * payload_bytes;
   const bool cached = machine.cache && buffers <= static_cast<double>(machine.cache->bytes);
   std::vector<GroupLevel> shared = levels;

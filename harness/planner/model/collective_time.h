@@ -14,9 +14,9 @@
 // Rings and recursive doubling: Thakur, Rabenseifner and Gropp, "Optimization of collective
 // communication operations in MPICH", 2005. Pipelined pairs of trees: Sanders, Speck and Traff,
 // "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009. Direct: ranks that
-// see each other's memory meet once, (p-1) L, and copy as much as in a ring. A ring that leaves
-// a node crosses the outer link once for every node, as in the tuning of NCCL. Hierarchical: rings
-// of one level after the other, the outer ones with what the inner ones have reduced.
+// see each other's memory meet once, (p-1) L, and copy as much as in a ring. A ring that leaves a
+// node crosses the outer link once for every node, as in the tuning of NCCL. Hierarchical: rings on
+// one level after the other, the outer rings with the results of the inner rings.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@
 
 namespace lossgrid {
 
-/// One level of a group: so many parts are joined by the link.
+/// One level of a group: a number of parts joined by a link.
 struct GroupLevel {
   std::int64_t parts = 1;
   LinkLevel link;
 };
 
 /// Returns the levels of a group of `ranks` ranks whose numbers are `stride` apart, from the inside
-/// to the outside, without those that join a single part.
+/// to the outside, without levels that join a single part.
 std::vector<GroupLevel> group_levels(const Transport& transport, std::int64_t ranks,
                                      std::int64_t stride);
 
@@ -43,18 +43,18 @@ struct CollectiveTime {
   double seconds = 0;
 };
 
-/// Returns the time of one collective without the time of its call. 0 in a group of one, for a
-/// barrier that of an all-reduce of nothing.
+/// Returns the time of one collective without the time of its call. A group of one takes 0; a
+/// barrier takes as long as an empty all-reduce.
 double collective_seconds(CollectiveAlgorithm algorithm, Collective operation,
                           const std::vector<GroupLevel>& levels, double payload_bytes);
 
-/// Returns the fastest of the transport's algorithms, with the time of the call.
+/// Returns the fastest algorithm of the transport, with the time of the call.
 CollectiveTime fastest_collective(const Transport& transport, Collective operation,
                                   const std::vector<GroupLevel>& levels, double payload_bytes);
 
-/// Returns the levels with their links as one of `ranks` ranks that share a device sees them, for a
-/// collective with this payload: where the device's cache holds the buffers of all ranks, at the
-/// rates of the cache.
+/// Returns the levels with the links available to one of `ranks` ranks that share a device, for a
+/// collective with this payload: at the rates of the device's cache if it holds the buffers of all
+/// ranks.
 std::vector<GroupLevel> shared_levels(const std::vector<GroupLevel>& levels, const Machine& machine,
                                       const Transport& transport, std::int64_t ranks,
                                       Collective operation, double payload_bytes);

@@ -12,7 +12,7 @@ namespace {
 DeviceShare share_in(const CollectiveSample& sample, std::int64_t cores) {
   Machine machine;
   machine.cores = cores;
-  return share_of(machine, sample.ranks);
+  return device_share(machine, sample.ranks);
 }
 
 /// Returns the bytes that a rank copies.
@@ -30,7 +30,7 @@ double hops(const CollectiveSample& sample, bool takes_turns, std::int64_t cores
 /// Samples of one operation and number of ranks, by payload.
 using Series = std::map<std::int64_t, CollectiveSample>;
 
-std::vector<Series> series_of(const std::vector<CollectiveSample>& samples) {
+std::vector<Series> split_series(const std::vector<CollectiveSample>& samples) {
   std::map<std::pair<Collective, int>, Series> by_kind;
   for (const CollectiveSample& sample : samples) {
     by_kind[{sample.operation, sample.ranks}][sample.payload_bytes] = sample;
@@ -40,8 +40,8 @@ std::vector<Series> series_of(const std::vector<CollectiveSample>& samples) {
   return all;
 }
 
-std::vector<double> latencies_of(const std::vector<Series>& all, bool takes_turns,
-                                 std::int64_t cores) {
+std::vector<double> measured_latencies(const std::vector<Series>& all, bool takes_turns,
+                                       std::int64_t cores) {
   std::vector<double> latencies;
   for (const Series& series : all) {
     const CollectiveSample& smallest = series.begin()->second;
@@ -56,15 +56,15 @@ double spread(const std::vector<double>& values) {
 }
 
 /// Returns the median rate of the samples `from_last` before the largest payload.
-double rate_of(const std::vector<Series>& all, Collective operation, int from_last,
-               const Transport& transport, std::int64_t cores) {
+double median_rate(const std::vector<Series>& all, Collective operation, int from_last,
+                   const Transport& transport, std::int64_t cores) {
   std::vector<double> rates;
   for (const Series& series : all) {
     const CollectiveSample& sample = std::prev(series.end(), 1 + from_last)->second;
     if (sample.operation != operation) continue;
     const double latency =
         hops(sample, transport.takes_turns, cores) * transport.links[0].latency_seconds;
-    // A tenth at least: by noise the meeting alone may take as long.
+    // At least a tenth of the time, because noise may make the meeting alone take as long.
     const double seconds = std::max(sample.seconds / 10, sample.seconds - latency);
     rates.push_back(copied_bytes(sample) / (share_in(sample, cores).memory * seconds));
   }
@@ -75,9 +75,9 @@ double rate_of(const std::vector<Series>& all, Collective operation, int from_la
 
 Transport fit_transport(const std::string& name, const std::vector<CollectiveSample>& samples,
                         std::int64_t cores) {
-  const std::vector<Series> all = series_of(samples);
-  const std::vector<double> together = latencies_of(all, false, cores);
-  const std::vector<double> in_turns = latencies_of(all, true, cores);
+  const std::vector<Series> all = split_series(samples);
+  const std::vector<double> together = measured_latencies(all, false, cores);
+  const std::vector<double> in_turns = measured_latencies(all, true, cores);
   Transport transport;
   transport.name = name;
   transport.algorithms = {CollectiveAlgorithm::direct};
@@ -86,7 +86,7 @@ Transport fit_transport(const std::string& name, const std::vector<CollectiveSam
   link.name = "memory";
   link.latency_seconds = median(transport.takes_turns ? in_turns : together);
   const auto rate = [&](Collective operation, int from_last) {
-    return rate_of(all, operation, from_last, transport, cores);
+    return median_rate(all, operation, from_last, transport, cores);
   };
   link.bytes_per_second = rate(Collective::all_gather, 0);
   link.reduce_bytes_per_second = rate(Collective::all_reduce, 0);

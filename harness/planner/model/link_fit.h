@@ -12,10 +12,10 @@
 
 namespace lossgrid {
 
-/// Returns the transport `name` with one link. The latency is that of the smallest payloads, and
-/// ranks take turns if that explains the latencies of more ranks than cores better. Rates are those
-/// of the largest payloads of each operation and number of ranks, and for caches those of the
-/// largest but one; medians over the numbers of ranks. Requires all-gathers and all-reduces.
+/// Returns the transport `name` with one link. The latency comes from the smallest payloads; ranks
+/// take turns if that better explains the latencies of more ranks than cores. Rates come from the
+/// largest payloads of each operation and number of ranks, rates of caches from the second largest
+/// payloads; both are medians over the numbers of ranks. Requires all-gathers and all-reduces.
 Transport fit_transport(const std::string& name, const std::vector<CollectiveSample>& samples,
                         std::int64_t cores);
 

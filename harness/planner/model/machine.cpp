@@ -47,7 +47,7 @@ double Machine::kept_exponential_rate(DType dtype) const {
   return rate_for(rates, dtype);
 }
 
-DeviceShare share_of(const Machine& machine, std::int64_t ranks) {
+DeviceShare device_share(const Machine& machine, std::int64_t ranks) {
   if (machine.cores == 0) return {};
   const auto all = static_cast<double>(ranks);
   const auto cores = static_cast<double>(machine.cores);

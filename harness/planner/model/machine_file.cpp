@@ -32,7 +32,7 @@ constexpr std::array<OtherRate, 3> kOtherRates{
      {"cache_bytes_per_second", &LinkLevel::cache_bytes_per_second},
      {"cache_reduce_bytes_per_second", &LinkLevel::cache_reduce_bytes_per_second}}};
 
-/// An object of a machine file with the place where it stands.
+/// Object of a machine file with its place in the file.
 struct Place {
   const Json& object;
   std::string where;
@@ -56,14 +56,14 @@ bool boolean(const Place& at, std::string_view key) {
   return value.get<bool>();
 }
 
-/// Returns the number of a key that may be missing, which counts as 0.
+/// Returns the number of an optional key; 0 if the key is missing.
 double not_negative(const Place& at, std::string_view key) {
   const double value = number_or(at.object, key, 0, at.where);
   if (!(value >= 0)) throw_bad_input("{}: {} = {} is negative", at.where, key, value);
   return value;
 }
 
-/// Returns the whole number of a key that may be missing, which counts as 0.
+/// Returns the whole number of an optional key; 0 if the key is missing.
 std::int64_t count(const Place& at, std::string_view key) {
   const auto found = at.object.find(key);
   if (found == at.object.end()) return 0;
@@ -75,7 +75,7 @@ std::int64_t count(const Place& at, std::string_view key) {
   return found->get<std::int64_t>();
 }
 
-MemoryRates memory_of(const Place& at) {
+MemoryRates read_memory(const Place& at) {
   const auto* const keys = std::begin(kMemoryKeyNames);
   require_known_keys(at.object, {keys, std::end(kMemoryKeyNames)}, "memory", at.where);
   constexpr double kMost = 0x1p62;
@@ -83,7 +83,7 @@ MemoryRates memory_of(const Place& at) {
           positive(at, keys[2]), positive(at, keys[3])};
 }
 
-std::map<DType, double> rates_of(const Place& at) {
+std::map<DType, double> read_rates(const Place& at) {
   std::map<DType, double> rates;
   std::vector<std::string> known;
   for (const DType dtype : kRatedTypes) known.emplace_back(name(dtype));
@@ -95,7 +95,7 @@ std::map<DType, double> rates_of(const Place& at) {
   return rates;
 }
 
-CollectiveAlgorithm algorithm_of(const std::string& text, const std::string& where) {
+CollectiveAlgorithm read_algorithm(const std::string& text, const std::string& where) {
   std::vector<std::string> known;
   for (const CollectiveAlgorithm algorithm : kAlgorithms) {
     if (name(algorithm) == text) return algorithm;
@@ -104,7 +104,7 @@ CollectiveAlgorithm algorithm_of(const std::string& text, const std::string& whe
   throw_bad_input("{}: {}", where, unknown_name_message("algorithm", text, known));
 }
 
-LinkLevel link_of(const Place& at) {
+LinkLevel read_link(const Place& at) {
   require_known_keys(
       at.object,
       {"name", "ranks", "latency_seconds", "bytes_per_second", "reduce_bytes_per_second",
@@ -121,7 +121,7 @@ LinkLevel link_of(const Place& at) {
   return link;
 }
 
-Transport transport_of(const Place& at) {
+Transport read_transport(const Place& at) {
   require_known_keys(at.object, {"name", "call_seconds", "takes_turns", "algorithms", "links"},
                      "transport", at.where);
   Transport transport;
@@ -129,11 +129,11 @@ Transport transport_of(const Place& at) {
   transport.call_seconds = not_negative(at, "call_seconds");
   transport.takes_turns = at.object.contains("takes_turns") && boolean(at, "takes_turns");
   for (const std::string& text : required_names(at.object, "algorithms", at.where)) {
-    transport.algorithms.push_back(algorithm_of(text, at.where));
+    transport.algorithms.push_back(read_algorithm(text, at.where));
   }
   for (const Json& link : required_list(at.object, "links", at.where)) {
     transport.links.push_back(
-        link_of({link, fmt::format("{}.links[{}]", at.where, transport.links.size())}));
+        read_link({link, fmt::format("{}.links[{}]", at.where, transport.links.size())}));
   }
   if (transport.links.back().ranks != 0) {
     throw_bad_input("{}: the last of links joins any number of ranks (ranks = 0)", at.where);
@@ -141,7 +141,7 @@ Transport transport_of(const Place& at) {
   return transport;
 }
 
-Machine machine_of(const Place& at) {
+Machine read_machine(const Place& at) {
   require_known_keys(
       at.object,
       {"name", "summary", "measured", "sources", "ranks_per_node", "cores", "memory", "cache",
@@ -159,12 +159,12 @@ Machine machine_of(const Place& at) {
     throw_bad_input("{}: one of ranks_per_node and cores is positive, the other is not given",
                     at.where);
   }
-  machine.memory = memory_of(at.in("memory"));
-  if (at.object.contains("cache")) machine.cache = memory_of(at.in("cache"));
-  machine.gemm_flops_per_second = rates_of(at.in("gemm_flops_per_second"));
-  machine.exponentials_per_second = rates_of(at.in("exponentials_per_second"));
+  machine.memory = read_memory(at.in("memory"));
+  if (at.object.contains("cache")) machine.cache = read_memory(at.in("cache"));
+  machine.gemm_flops_per_second = read_rates(at.in("gemm_flops_per_second"));
+  machine.exponentials_per_second = read_rates(at.in("exponentials_per_second"));
   if (at.object.contains("kept_exponentials_per_second")) {
-    machine.kept_exponentials_per_second = rates_of(at.in("kept_exponentials_per_second"));
+    machine.kept_exponentials_per_second = read_rates(at.in("kept_exponentials_per_second"));
   }
   if (at.object.contains("overlap")) machine.overlap = not_negative(at, "overlap");
   if (machine.overlap > 1) {
@@ -173,26 +173,26 @@ Machine machine_of(const Place& at) {
   machine.phase_seconds = not_negative(at, "phase_seconds");
   machine.row_seconds = not_negative(at, "row_seconds");
   for (const Json& transport : required_list(at.object, "transports", at.where)) {
-    machine.transports.push_back(transport_of(
+    machine.transports.push_back(read_transport(
         {transport, fmt::format("{}.transports[{}]", at.where, machine.transports.size())}));
   }
   return machine;
 }
 
-Json json_of(const MemoryRates& memory) {
+Json entry_json(const MemoryRates& memory) {
   return {{kMemoryKeyNames[0], memory.bytes},
           {kMemoryKeyNames[1], memory.read_bytes_per_second},
           {kMemoryKeyNames[2], memory.copy_bytes_per_second},
           {kMemoryKeyNames[3], memory.update_bytes_per_second}};
 }
 
-Json json_of(const std::map<DType, double>& rates) {
+Json entry_json(const std::map<DType, double>& rates) {
   Json out = Json::object();
   for (const auto& [dtype, rate] : rates) out[std::string(name(dtype))] = rate;
   return out;
 }
 
-Json json_of(const Transport& transport) {
+Json entry_json(const Transport& transport) {
   Json out{{"name", transport.name}, {"call_seconds", transport.call_seconds}};
   if (transport.takes_turns) out["takes_turns"] = true;
   out["algorithms"] = Json::array();
@@ -213,24 +213,24 @@ Json json_of(const Transport& transport) {
   return out;
 }
 
-Json json_of(const Machine& machine) {
+Json entry_json(const Machine& machine) {
   Json out{{"name", machine.name}, {"summary", machine.summary}, {"measured", machine.measured}};
   if (!machine.sources.empty()) out["sources"] = machine.sources;
   if (machine.ranks_per_node > 0) out["ranks_per_node"] = machine.ranks_per_node;
   if (machine.cores > 0) out["cores"] = machine.cores;
-  out["memory"] = json_of(machine.memory);
-  if (machine.cache) out["cache"] = json_of(*machine.cache);
-  out["gemm_flops_per_second"] = json_of(machine.gemm_flops_per_second);
-  out["exponentials_per_second"] = json_of(machine.exponentials_per_second);
+  out["memory"] = entry_json(machine.memory);
+  if (machine.cache) out["cache"] = entry_json(*machine.cache);
+  out["gemm_flops_per_second"] = entry_json(machine.gemm_flops_per_second);
+  out["exponentials_per_second"] = entry_json(machine.exponentials_per_second);
   if (!machine.kept_exponentials_per_second.empty()) {
-    out["kept_exponentials_per_second"] = json_of(machine.kept_exponentials_per_second);
+    out["kept_exponentials_per_second"] = entry_json(machine.kept_exponentials_per_second);
   }
   if (machine.overlap < 1) out["overlap"] = machine.overlap;
   out["phase_seconds"] = machine.phase_seconds;
   out["row_seconds"] = machine.row_seconds;
   out["transports"] = Json::array();
   for (const Transport& transport : machine.transports) {
-    out["transports"].push_back(json_of(transport));
+    out["transports"].push_back(entry_json(transport));
   }
   return out;
 }
@@ -253,7 +253,8 @@ std::vector<Machine> read_machines(const std::string& path) {
   }
   std::vector<Machine> machines;
   for (const Json& entry : required_list(file, "entries", path)) {
-    machines.push_back(machine_of({entry, fmt::format("{}: entries[{}]", path, machines.size())}));
+    machines.push_back(
+        read_machine({entry, fmt::format("{}: entries[{}]", path, machines.size())}));
   }
   return machines;
 }
@@ -275,7 +276,7 @@ Machine find_machine(const std::string& name) {
 
 Json machines_to_json(const std::vector<Machine>& machines) {
   Json file{{"machines", 1}, {"entries", Json::array()}};
-  for (const Machine& machine : machines) file["entries"].push_back(json_of(machine));
+  for (const Machine& machine : machines) file["entries"].push_back(entry_json(machine));
   return file;
 }
 

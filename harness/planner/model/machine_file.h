@@ -19,8 +19,8 @@ std::vector<Machine> read_machines(const std::string& path);
 /// Returns the path of cases/machines.json.
 std::string machines_path();
 
-/// Returns an entry of cases/machines.json, or, for a name that has a '/' or ends in ".json", the
-/// only entry of that file. Throws bad_input with the nearest name.
+/// Returns an entry of cases/machines.json or, for a name that contains '/' or ends in ".json", the
+/// only entry of the file of that name. Throws bad_input with the nearest name.
 Machine find_machine(const std::string& name);
 
 /// Returns a file with these entries.

@@ -32,7 +32,7 @@ struct SearchedImplementation {
   std::unique_ptr<LossImplementation> made;
 };
 
-/// Adds the plans of one grid; none where the case does not fit it.
+/// Adds the plans of one grid, unless the case does not fit the grid.
 void add_plans(const SearchRequest& request, const Grid& grid,
                const std::vector<SearchedImplementation>& implementations, const TimeModel& model,
                double share, std::vector<TimedPlan>& plans) {

@@ -17,19 +17,19 @@ namespace lossgrid {
 /// A plan with its time.
 struct TimedPlan {
   PlanRow row;
-  std::optional<TimePrediction> time;  // nullopt: skipped, or there is no model of it
+  std::optional<TimePrediction> time;  // nullopt: skipped, or without a model of its time
 
   /// Returns the seconds of forward and backward. Requires a time.
   double seconds() const { return time->both().seconds(); }
-  /// Returns the seconds times the ranks that are busy.
+  /// Returns the seconds times the number of busy ranks.
   double rank_seconds() const { return seconds() * row.grid.ranks(); }
 };
 
-/// Returns the part of the tokens that predict one which are trained on, 1 where there are more
-/// than 2^26 of them.
+/// Returns the share of trained tokens among predicting tokens; 1 if there are more than 2^26
+/// predicting tokens.
 double valid_share(const CaseSpec& spec);
 
-/// Plans a trial with its time. Throws as plan_trial.
+/// Plans a trial with its time. Throws the errors of plan_trial.
 TimedPlan plan_time(const CaseSpec& spec, const Grid& grid, const std::string& implementation,
                     const TimeModel& model);
 
@@ -37,15 +37,16 @@ struct SearchRequest {
   CaseSpec spec;
   std::vector<std::string> implementations;
   int most_ranks = 1;
-  std::int64_t memory_bytes = 0;  // that the loss may have of a rank
+  std::int64_t memory_bytes = 0;  // memory of a rank that the loss may use
 };
 
-/// Returns the grids of a search: tp x cp in powers of two with at most so many ranks, tp at most
-/// the vocabulary, and with hidden states also with sequence parallelism.
+/// Returns the grids of a search: tp x cp in powers of two with at most `most_ranks` ranks and tp
+/// at most the vocabulary; for hidden states, also with sequence parallelism.
 std::vector<Grid> searched_grids(const CaseSpec& spec, int most_ranks);
 
-/// Returns a plan for every implementation and grid that has a time: those that fit come first,
-/// each part from the fastest to the slowest, of equals the one with fewer ranks.
+/// Returns a plan for every implementation and grid that has a time. Plans that fit precede plans
+/// that do not. Both parts are ordered from the fastest to the slowest, equal times by the number
+/// of ranks.
 std::vector<TimedPlan> search_grids(const SearchRequest& request, const TimeModel& model);
 
 }  // namespace lossgrid

@@ -33,7 +33,7 @@ class Prediction {
         traits_(traits),
         cost_(cost),
         model_(model),
-        share_(share_of(model.machine, problem.grid.ranks())),
+        share_(device_share(model.machine, problem.grid.ranks())),
         busiest_(busiest_rank(problem.batch, problem.grid)),
         valid_share_(valid_share) {}
 
@@ -59,7 +59,7 @@ class Prediction {
         passes * machine.row_seconds * static_cast<double>(problem_.local_rows()) * share_.turns;
     time.products =
         static_cast<double>(cost.flops) / (machine.gemm_rate(problem_.dtype) * share_.compute);
-    time.memory = memory_seconds(traffic_of(cost, rows_read));
+    time.memory = memory_seconds(phase_traffic(cost, rows_read));
     const DType dtype = problem_.from_hidden() ? DType::f32 : problem_.dtype;
     const auto kept = static_cast<double>(cost.kept_exponentials);
     const double elements =
@@ -76,7 +76,7 @@ class Prediction {
     return time;
   }
 
-  /// Returns the part of a rank's rows that predict a token, of the CP rank with the most.
+  /// Returns the share of rows that predict a token, on the CP rank with the most such rows.
   double part_of_rows() const {
     const std::int64_t local = problem_.local_rows();
     return local > 0 ? static_cast<double>(busiest_.rows) / static_cast<double>(local) : 0;
@@ -88,7 +88,7 @@ class Prediction {
     return all > 0 ? static_cast<double>(cost.cached_read_bytes) / all : 0;
   }
 
-  /// Returns the time of reading what the last cache still holds; 0 where the machine states none.
+  /// Returns the time of reads from the last cache; 0 if the machine states no cache.
   double cached_read_seconds(const PhaseCost& cost) const {
     const std::optional<MemoryRates>& cache = model_.machine.cache;
     if (!cache) return 0;
@@ -96,9 +96,9 @@ class Prediction {
            (cache->read_bytes_per_second * share_.memory);
   }
 
-  /// Logits that a product has made are float32 in memory: every exponential reads one, and the
-  /// gradient takes its place.
-  Traffic traffic_of(const PhaseCost& cost, double rows_read) const {
+  /// Logits from a product are float32 in memory: every exponential reads one logit, and the
+  /// gradient takes the place of the logits.
+  Traffic phase_traffic(const PhaseCost& cost, double rows_read) const {
     if (!problem_.from_hidden()) {
       return {static_cast<double>(cost.read_bytes) * rows_read,
               static_cast<double>(cost.written_bytes)};
@@ -107,7 +107,7 @@ class Prediction {
             4 * static_cast<double>(cost.gradients)};
   }
 
-  /// Returns the rates of the memory that holds what all ranks of a device read and write.
+  /// Returns the rates of the memory level that holds the data of all ranks of a device.
   const MemoryRates& level() const {
     const Machine& machine = model_.machine;
     const std::int64_t ranks = machine.cores > 0 ? problem_.grid.ranks() : 1;

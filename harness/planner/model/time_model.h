@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted time of forward and backward of an implementation on a machine, from the costs that it
-// declares (Cost). Of the slowest rank:
+// Predicted time of forward and backward of an implementation on a machine, from its declared costs
+// (Cost), for the slowest rank:
 //
 //   phase = starts + rows + products + memory + exponentials - hidden + cached + collectives
 //
@@ -17,9 +17,9 @@
 //   collectives   collective_time.h; they wait for the slowest rank and overlap with nothing
 //
 // Memory and arithmetic of a row kernel overlap, by prefetch, as far as the machine does it
-// (Machine::overlap); products and row kernels take turns.
-// Rows that predict nothing are skipped by forward, rows without a valid target by backward: both
-// count as many rows as the CP rank with the most has. Ranks that share a device share its rates.
+// (Machine::overlap); products and row kernels take turns. Forward skips rows that predict nothing,
+// backward rows without a valid target: both count the rows of the CP rank with the most such rows.
+// Ranks that share a device share its rates.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct PhaseTime {
   double products = 0;
   double memory = 0;
   double exponentials = 0;
-  double hidden = 0;  // behind the longer one of memory and exponentials
+  double hidden = 0;  // time of memory or exponentials hidden by the longer one
   double cached = 0;
   double collectives = 0;
 
@@ -59,28 +59,28 @@ struct PredictedCollective {
   Collective operation = Collective::all_reduce;
   CollectiveCount count;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
-  double seconds = 0;  // of all calls
+  double seconds = 0;  // seconds of all calls
 };
 
 struct TimePrediction {
   PhaseTime forward;
-  PhaseTime backward;  // nothing where the implementation does both in one sweep
+  PhaseTime backward;  // empty if the implementation does both in one sweep
   std::vector<PredictedCollective> collectives;
   BusiestRank busiest;
 
-  /// Returns forward and backward together: one after the other.
+  /// Returns the time of forward followed by backward.
   PhaseTime both() const;
 };
 
-/// Machine and carrier of the collectives of a prediction; both outlive it.
+/// Machine and carrier of collectives for a prediction. Both must outlive the object.
 struct TimeModel {
   const Machine& machine;
   const Transport& transport;
 };
 
 /// Returns the time; nullopt for an implementation whose costs have neither bytes nor exponentials
-/// nor FLOPs, or that multiplies in loops of its own (counts_flops). `valid_share`: the part of the
-/// tokens that are trained on.
+/// nor FLOPs, or that multiplies in its own loops (counts_flops). `valid_share` is the share of
+/// trained tokens.
 std::optional<TimePrediction> predict_time(const LossProblem& problem,
                                            const LossImplementation& implementation,
                                            const TimeModel& model, double valid_share);

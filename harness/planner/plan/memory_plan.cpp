@@ -14,7 +14,7 @@ std::int64_t rank_data_bytes(const LossProblem& problem) {
   // Places and log-probabilities by row; a row of the truth.
   std::int64_t host = 80 * problem.rows() + 16 * problem.vocab;
   if (problem.from_hidden()) {
-    // Gradients of weight and bias between packs, and sums in float64 beside what stood there.
+    // Gradients of weight and bias between packs, and sums in float64 with the earlier contents.
     constexpr std::int64_t kMostCompared = std::int64_t{1} << 24;
     const std::int64_t elements = problem.weight_elements() + problem.bias_elements();
     host += 4 * elements + 16 * std::min(elements, kMostCompared);
@@ -46,13 +46,13 @@ std::int64_t case_memory_bytes(const CaseSpec& spec) {
   const std::int64_t tokens = case_tokens(spec);
   // Ids, masks, inputs, truth of the row; and the tape of an objective, some sixty nodes a token.
   constexpr double kHostBytesPerToken = 8192;
-  // In floating point: the products may be far beyond 64 bits.
+  // In floating point, because the products may far exceed 64 bits.
   const auto rows = static_cast<double>(tokens);
   const auto vocab = static_cast<double>(spec.vocab);
   const auto hidden = static_cast<double>(spec.hidden);
   const auto element = static_cast<double>(size_of(spec.dtype));
-  // Logits and their gradient; or hidden states and weight as the harness keeps them, as ranks are
-  // given them, and their gradients, of the weight in float32.
+  // Logits and their gradient; or hidden states and weight, both in the harness's form and in the
+  // form for ranks, and their gradients, for the weight in float32.
   const double tensors = spec.hidden == 0
                              ? rows * vocab * 2 * element
                              : hidden * (rows * (4 + 2 * element) + vocab * (4 + element + 4));
@@ -89,7 +89,7 @@ std::int64_t bundle_file_bytes(const CaseSpec& spec, bool with_truth) {
 std::int64_t bundle_memory_bytes(const CaseSpec& spec, bool with_truth) {
   const auto rows = static_cast<double>(case_tokens(spec));
   const double inputs = bundle_elements(spec, rows);
-  // From hidden states and weight: the truth and four numbers beside it for the bounds.
+  // From hidden states and weight: the truth and four further numbers for the bounds.
   const double truths = spec.hidden == 0 ? 1 : 6;
   double bytes =
       2 * (inputs + teacher_elements(spec, rows)) * static_cast<double>(size_of(spec.dtype));
@@ -111,8 +111,8 @@ std::optional<SkipReason> shortage(std::int64_t need_bytes, std::int64_t have_by
 }  // namespace
 
 std::optional<SkipReason> memory_shortage(std::int64_t need_bytes) {
-  // A machine that runs the harness has this much. Free memory is read from some ten files of the
-  // system, which took a fifth of the time of a suite of small cases.
+  // Every machine that runs the harness has this much. Reading the free memory, from some ten files
+  // of the system, took a fifth of the time of a suite of small cases.
   constexpr std::int64_t kNeverShort = std::int64_t{1} << 24;
   if (need_bytes <= kNeverShort) return std::nullopt;
   return shortage(need_bytes, available_memory_bytes(), "this machine");

@@ -12,8 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// Throws where keys of the case break a rule of make_problem: makes one with the same keys and two
-/// tokens.
+/// Throws if keys of the case break a rule of make_problem, by making a problem with the same keys
+/// and two tokens.
 void require_rules(const CaseSpec& spec) {
   const CaseSpec unset;
   CaseSpec small = spec;
@@ -27,7 +27,7 @@ void require_rules(const CaseSpec& spec) {
   small.vocab = std::min<std::int64_t>(spec.vocab, 16);
   small.hidden = std::min<std::int64_t>(spec.hidden, 16);
   small.teacher_hidden = std::min<std::int64_t>(spec.teacher_hidden, 16);
-  // A number that exceeds the vocabulary stays: that is a broken rule.
+  // A number that exceeds the vocabulary stays, because it breaks a rule.
   if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
   if (spec.teacher_topk <= spec.vocab) {
     small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
@@ -78,8 +78,8 @@ std::int64_t PackLayout::tokens() const {
   return std::accumulate(problem_.lengths.begin(), problem_.lengths.end(), std::int64_t{0});
 }
 
-/// Throws where a cost may leave 63 bits. Costs are sums of a few products of sizes, of the whole
-/// pack at most: 64 bytes for everything that is stored, 16 FLOPs for every term of a product.
+/// Throws if a cost may exceed 63 bits. Costs are sums of a few products of sizes, at most of the
+/// whole pack: 64 bytes for every stored element, 16 FLOPs for every term of a product.
 void PackLayout::require_countable() const {
   const LossProblem pack = problem();
   const std::int64_t rows = std::max<std::int64_t>(1, pack.rows());

@@ -16,19 +16,19 @@
 
 namespace lossgrid {
 
-/// True if a mask has bits, which belong to given lengths; other masks are rules.
+/// True if a mask has bits, which fit given lengths only; other masks are rules.
 bool has_mask_bits(const std::string& mask);
 
 class PackLayout {
  public:
-  /// Lays the case out, without `padding` where that does not fit (padding_misfit). Throws
-  /// bad_input where keys of the case break a rule, the grid does not fit, or a product of sizes
-  /// may leave 63 bits.
+  /// Lays out the case, without `padding` if that does not fit (padding_misfit). Throws bad_input
+  /// if keys of the case break a rule, the grid does not fit, or a product of sizes may exceed 63
+  /// bits.
   PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding = {});
   PackLayout(const PackLayout&) = delete;
   PackLayout& operator=(const PackLayout&) = delete;
 
-  /// Returns the task for an implementation. Refers to this layout.
+  /// Returns the problem for an implementation, which refers to this layout.
   LossProblem problem() const;
   const CaseSpec& spec() const { return problem_.spec; }
   const std::optional<SkipReason>& misfit() const { return misfit_; }

@@ -53,7 +53,7 @@ CaseSpec with_value(const CaseSpec& spec, const std::string& key, std::int64_t v
   return out;
 }
 
-/// Returns the key of the case that `key` stands for. Throws bad_input where the case fixes it.
+/// Returns the key of the case that `key` stands for. Throws bad_input if the case fixes it.
 std::string varied_key(const CaseSpec& spec, FitKey key) {
   if (has_mask_bits(spec.mask)) {
     throw_bad_input("mask = {} has bits for given lengths, and a fit varies them", spec.mask);
@@ -121,7 +121,7 @@ PlanRow plan_implementation(const PackLayout& layout, const LossImplementation& 
     add_collectives(name, "cp", grid.cp, phase.cp, row);
   };
   add_phase(0, "plan", cost.plan, 0);
-  // The fused forward-backward makes both in the forward pass.
+  // The fused forward-backward makes outputs and gradients in the forward pass.
   const std::int64_t swept = implementation.describe().one_sweep ? row.gradients_bytes : 0;
   add_phase(1, "forward", cost.forward, row.outputs_bytes + swept);
   add_phase(2, "backward", cost.backward, row.outputs_bytes + row.gradients_bytes);
@@ -152,7 +152,7 @@ Fit fit_case(const CaseSpec& spec, const Grid& grid, const std::string& implemen
       make_objective(spec.objective, spec.statistics, spec.predictions)->needs();
   const std::int64_t unit = fit.key == "seqs" ? needs.sequences_per_unit : 1;
   const std::int64_t most = std::max(std::int64_t{1}, most_value(spec, fit.key) / unit);
-  // Keeps the plan with `units` of the key where it fits.
+  // Keeps the plan with `units` of the key if it fits.
   const auto keep_if_fits = [&](std::int64_t units) {
     PlanRow row = plan_trial(with_value(spec, fit.key, units * unit), grid, implementation);
     const bool fits = row.skipped.empty() && row.peak_bytes() <= limit_bytes;
@@ -175,7 +175,7 @@ Fit fit_case(const CaseSpec& spec, const Grid& grid, const std::string& implemen
     low = high;
     high *= 2;
   }
-  high = std::min(high, most + 1);  // does not fit, or is beyond the search
+  high = std::min(high, most + 1);  // does not fit, or exceeds the search
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
     if (keep_if_fits(middle)) {

@@ -12,6 +12,7 @@
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/case/case_keys.h"
+#include "harness/problem/values/kept_logits.h"
 #include "harness/problem/values/logprob_logits.h"
 #include "harness/problem/values/random_streams.h"
 #include "harness/problem/values/topk_logits.h"
@@ -243,7 +244,8 @@ void draw_teacher(Problem& problem, bool sends_logprobs) {
   if (spec.teacher_topk > 0) {
     logits = make_topk_logits(std::move(logits), spec.vocab, spec.teacher_topk);
   }
-  set_teacher(problem, std::move(logits), spec.dtype);
+  set_teacher(problem, keep_logits(std::move(logits), problem.tokens(), spec.vocab, spec.dtype),
+              spec.dtype);
 }
 
 void require_teacher(const Problem& problem, const Divergence& divergence) {
@@ -289,7 +291,8 @@ Problem make_problem(const CaseSpec& spec) {
     problem.projection = make_projection(spec, problem.input_ids, problem.row_targets());
     problem.logits = make_projected_logits(problem.projection);
   } else {
-    problem.logits = make_random_logits(spec, problem.row_targets());
+    problem.logits = keep_logits(make_random_logits(spec, problem.row_targets()), problem.tokens(),
+                                 spec.vocab, spec.dtype);
   }
   problem.temperatures = case_temperatures(spec, problem.sequences());
   apply_transform(problem);

@@ -15,7 +15,11 @@ std::int64_t cp_chunks(CpLayout layout, int cp) {
         "tp1cp4");
   }
   if (cp == 1) return 1;
-  return (rules_of(layout).in_pairs ? 2 : 1) * std::int64_t{cp};
+  return rules_of(layout).rounds * std::int64_t{cp};
+}
+
+int cp_turn(CpLayout layout, int cp, std::int64_t round, int place) {
+  return rules_of(layout).turns && round % 2 == 1 ? cp - 1 - place : place;
 }
 
 std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLayout layout, int cp,
@@ -25,12 +29,11 @@ std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLay
   std::vector<std::int64_t> rows;
   rows.reserve(static_cast<std::size_t>(cu_padded.back() / cp));
   const auto append_part = [&](std::int64_t begin, std::int64_t length) {
-    const auto append_chunk = [&](std::int64_t index) {
-      const std::int64_t first = begin + index * (length / chunks);
+    for (std::int64_t round = 0; round < chunks / cp; ++round) {
+      const std::int64_t chunk = round * cp + cp_turn(layout, cp, round, cp_rank);
+      const std::int64_t first = begin + chunk * (length / chunks);
       for (std::int64_t k = 0; k < length / chunks; ++k) rows.push_back(first + k);
-    };
-    append_chunk(cp_rank);
-    if (chunks > cp) append_chunk(chunks - 1 - cp_rank);
+    }
   };
   if (!rules_of(layout).cuts_sequences) {
     if (cu_padded.back() % chunks != 0) {

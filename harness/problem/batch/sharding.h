@@ -18,6 +18,10 @@ namespace lossgrid {
 /// Returns the number of chunks that a sequence, or a pack, is cut in.
 std::int64_t cp_chunks(CpLayout layout, int cp);
 
+/// Returns the CP rank that has the chunk at `place` of a round, and the place of the chunk of a
+/// rank: turning exchanges both.
+int cp_turn(CpLayout layout, int cp, std::int64_t round, int place);
+
 /// Returns [T_c] the padded position of every local row of `cp_rank`, in its order. Throws
 /// bad_input unless the chunks are equal.
 std::vector<std::int64_t> cp_rows(std::span<const std::int64_t> cu_padded, CpLayout layout, int cp,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bundles: one unsharded packed batch in a safetensors file, read into a Problem and back. Every
 // rule of the format is checked before anything else happens. See the format in README.md.
-// Alignment: every per-token array, in and out, is indexed by the token it is about.
+// Alignment: element t of every per-token array, in and out, belongs to token t.
 #pragma once
 
 #include <map>
@@ -13,16 +13,16 @@
 
 namespace lossgrid {
 
-/// Results in the unsharded layout; in a bundle prefixed `expected.`, in --out files bare. Results
-/// that an implementation does not give are empty.
+/// Results in the unsharded layout; with the prefix `expected.` in a bundle, without it in --out
+/// files. Results that an implementation does not return are empty.
 struct BundleResults {
   std::optional<double> loss;
   std::vector<double> logprobs;  // [T], 0 at first tokens
   std::vector<double>
-      entropy;  // [T] entropy of the row that predicts the token, in nats; 0 likewise
+      entropy;  // [T] entropy of the row that predicts the token, in nats; 0 at first tokens
   std::vector<double> grad_logits;  // [T, V]; optional in a bundle with hidden states
   std::vector<double> grad_hidden;  // [T, H], empty unless the bundle has hidden states
-  std::vector<double> grad_weight;  // [V, H], likewise
+  std::vector<double> grad_weight;  // [V, H], empty unless the bundle has hidden states
   std::vector<double> grad_bias;    // [V], empty unless the bundle has a bias
   std::map<std::string, double> metrics;
 };
@@ -31,30 +31,30 @@ struct BundleResults {
 struct Bundle {
   Problem problem;
   std::optional<BundleResults> expected;
-  // Number of NaN and +inf among the logits (in float32): allowed in rows that nothing trains on,
+  // Number of NaN and +inf among the logits (in float32): allowed in rows without a trained token,
   // but worth a warning.
   std::int64_t nan_or_inf_logits = 0;
 };
 
 /// Reads and checks a bundle. Throws bad_input with one line that names the file, the tensor, the
-/// index and the rule. Inputs of objectives are kept, also those that this one does not need (see
-/// require_objective_inputs). Hidden states, weight and bias become a projection, in bf16 when all
-/// are, else in f32. `expected.*` is all or nothing, except for `expected.entropy`, which is
-/// optional.
+/// index and the rule. Inputs of objectives are kept, even if the bundle's objective does not need
+/// them (see require_objective_inputs). Hidden states, weight and bias become a projection, in bf16
+/// if all three are bf16, else in f32. `expected.*` must be complete or absent, except for
+/// `expected.entropy`, which is optional.
 Bundle read_bundle(const std::string& path);
 
-/// Writes `problem` and, when given, expected results: its logits in its dtype, unpoisoned, or the
-/// hidden states, weight and bias that they come from, then with the gradients of these. Inputs
-/// that are not finite where nothing trains on them (poison) are written as 0. The weight is [V, H]
-/// for every layout of shards. `case_text` is the text form of the case that the problem was made
-/// from, for other programs; empty if there is none. Throws io; bad_input for a problem that the
-/// format cannot express (a tied embedding); internal when a gradient does not have the size of its
-/// tensor.
+/// Writes `problem` and, if given, expected results. Logits are written in the problem's dtype,
+/// unpoisoned, or as the hidden states, weight and bias that make them, with the gradients of those
+/// tensors. Inputs that are not finite in rows without a trained token (poison) are written as 0.
+/// The weight is [V, H] for every layout of shards. `case_text` is the text form of the case behind
+/// the problem, for other programs; empty without a case. Throws io; bad_input for a problem that
+/// the format cannot express (a tied embedding); internal if a gradient does not have the size of
+/// its tensor.
 void write_bundle(const std::string& path, const Problem& problem,
                   const std::optional<BundleResults>& expected, const std::string& case_text = "");
 
-/// Writes results only (`--out`), of a batch of `tokens` tokens. Metrics that are not finite are
-/// null. Empty results are left out, and so are all gradients of a batch without tokens. Throws io.
+/// Writes results only (`--out`), for a batch of `tokens` tokens. Metrics that are not finite are
+/// null. Empty results are left out, as are all gradients of a batch without tokens. Throws io.
 void write_results(const std::string& path, std::int64_t tokens, const BundleResults& results);
 
 }  // namespace lossgrid

@@ -66,7 +66,7 @@ const std::vector<std::string>& known_metadata() {
   return keys;
 }
 
-std::string metadata_of(const SafetensorsFile& file, const char* key) {
+std::string metadata_text(const SafetensorsFile& file, const char* key) {
   const auto at = file.metadata().find(key);
   if (at == file.metadata().end())
     throw_bad_input("{}: __metadata__.{} is missing", file.path(), key);
@@ -84,7 +84,7 @@ void refuse_misspelt(const std::string& what, const std::string& name,
 }
 
 void check_bundle_format(const SafetensorsFile& file) {
-  const std::string format = metadata_of(file, "format");
+  const std::string format = metadata_text(file, "format");
   if (format != kFormat) {
     throw_bad_input("{}: __metadata__.format is {}, must be '{}'", file.path(), printable(format),
                     kFormat);
@@ -99,7 +99,7 @@ void check_bundle_format(const SafetensorsFile& file) {
 
 ObjectiveSpec read_bundle_objective(const SafetensorsFile& file) {
   const std::string what = file.path() + ": __metadata__.objective";
-  const Json json = parse_json_object(metadata_of(file, "objective"), what, 8);
+  const Json json = parse_json_object(metadata_text(file, "objective"), what, 8);
   ObjectiveSpec objective;
   objective.kind.clear();
   for (const auto& [key, value] : json.items()) {
@@ -118,7 +118,7 @@ ObjectiveSpec read_bundle_objective(const SafetensorsFile& file) {
 
 namespace {
 
-/// Reads a factor of the transform; `fallback` when it is not there.
+/// Reads a factor of the transform; `fallback` if it is missing.
 double transform_number(const Json& json, const char* key, const std::string& what,
                         double fallback) {
   const auto at = json.find(key);
@@ -204,7 +204,7 @@ std::int64_t read_global_count(const SafetensorsFile& file, const char* key, std
 std::int64_t read_multiple(const SafetensorsFile& file, const char* key) {
   const auto at = file.metadata().find(key);
   if (at == file.metadata().end()) return 1;
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // as of a case
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // same limit as in a case
   return parse_integer(at->second, fmt::format("{}: __metadata__.{}", file.path(), key), 1, kMost);
 }
 

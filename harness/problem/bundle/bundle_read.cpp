@@ -41,7 +41,7 @@ void read_lengths(const BundleTensors& tensors, Problem& problem) {
     throw_bad_input("{}: {} at index {}, must end at T = {} (input_ids)", what, cu.back(),
                     cu.size() - 1, tokens);
   }
-  if (lengths.empty()) {  // lengths have no text form for "none"
+  if (lengths.empty()) {  // an empty list has no text form
     problem.spec.lens = "uniform";
     problem.spec.seqs = 0;
   } else {
@@ -51,7 +51,7 @@ void read_lengths(const BundleTensors& tensors, Problem& problem) {
 
 void read_ids(const BundleTensors& tensors, Problem& problem) {
   std::vector<std::int64_t> ids = tensors.integers("input_ids", {"I32", "I64"}, 1);
-  // A head without a vocabulary predicts none of them.
+  // A head without a vocabulary predicts no ids.
   if (problem.spec.head != Head::lm) std::fill(ids.begin(), ids.end(), 0);
   problem.input_ids.reserve(ids.size());
   for (std::size_t t = 0; t < ids.size(); ++t) {
@@ -81,7 +81,7 @@ void read_plain_logits(const BundleTensors& tensors, Bundle& bundle) {
   bundle.nan_or_inf_logits = count_nan_or_inf(view);
 }
 
-/// Puts column(row) behind the columns of a factor [rows, size].
+/// Appends column(row) to the columns of a factor [rows, size].
 std::vector<float> with_column(const std::vector<float>& factor, std::int64_t size,
                                const std::function<float(std::int64_t)>& column) {
   std::vector<float> wider;
@@ -94,7 +94,7 @@ std::vector<float> with_column(const std::vector<float>& factor, std::int64_t si
   return wider;
 }
 
-/// Reads the bias of the lm_head, if there is one.
+/// Reads the bias of the lm_head, if the file has one.
 void read_bias(const BundleTensors& tensors, Projection& projection) {
   if (!tensors.has("bias")) return;
   const TensorView view = tensors.require("bias", {"F32", "BF16"}, 1);
@@ -136,14 +136,14 @@ void read_projection(const BundleTensors& tensors, Bundle& bundle) {
   projection.temperature = divisor_of_product(problem.transform());
   projection.hidden_dtype = dtype_of_tensor(hidden.dtype);
   projection.weight_dtype = dtype_of_tensor(weight.dtype);
-  // Ranks hold all in one dtype; float32 holds bf16 values exactly.
+  // Ranks hold all three in one dtype; float32 holds bf16 values exactly.
   const bool all_bf16 = projection.hidden_dtype == DType::bf16 &&
                         projection.weight_dtype == DType::bf16 &&
                         (!projection.has_bias || projection.bias_dtype == DType::bf16);
   problem.spec.dtype = all_bf16 ? DType::bf16 : DType::f32;
   problem.projection = std::make_shared<const Projection>(std::move(projection));
   problem.logits = make_projected_logits(problem.projection);
-  std::vector<float> row(static_cast<std::size_t>(vocab));  // as implementations make them
+  std::vector<float> row(static_cast<std::size_t>(vocab));  // logits as implementations make them
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     problem.logits->read(t, 0, std::span<float>(row));
     bundle.nan_or_inf_logits +=
@@ -168,7 +168,7 @@ void read_logits(const BundleTensors& tensors, Bundle& bundle) {
   read_plain_logits(tensors, bundle);
 }
 
-/// Reads the temperatures of sequences, if there are any.
+/// Reads the temperatures of sequences, if the file has any.
 void read_temperatures(const BundleTensors& tensors, Problem& problem) {
   if (!tensors.has("temperatures")) return;
   problem.temperatures = tensors.floats("temperatures", {problem.sequences()}, "[S]");
@@ -187,7 +187,7 @@ std::string bits_text(const std::vector<std::uint8_t>& bits, std::int64_t begin,
   return text;
 }
 
-/// Throws for a row that keeps no id and predicts a token that is trained on; others may be empty.
+/// Throws for a row that keeps no id and predicts a trained token; other rows may keep no id.
 void require_kept_ids(const std::string& what, const Problem& problem, const SamplingMask& mask) {
   const std::vector<std::uint8_t> valid = problem.row_valid();
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
@@ -197,7 +197,7 @@ void require_kept_ids(const std::string& what, const Problem& problem, const Sam
   }
 }
 
-/// Reads the kept sets of rows, if there are any; masks have been read.
+/// Reads the kept sets of rows, if the file has them. Masks must have been read.
 void read_sampling_mask(const BundleTensors& tensors, Problem& problem) {
   read_filtered_targets(tensors.file(), problem.spec);
   if (!tensors.has("sampling_mask")) return;
@@ -248,7 +248,8 @@ void read_denominators(const SafetensorsFile& file, Problem& problem) {
       case_denominators(spec, problem.cu_seqlens, problem.token_mask, problem.sample_mask);
 }
 
-/// Reads the inputs of all objectives, also those that this one does not need, finite or not.
+/// Reads the inputs of all objectives, even if the bundle's objective does not need them, finite or
+/// not.
 void read_inputs(const BundleTensors& tensors, Problem& problem) {
   for (int k = 0; k < kTokenInputs; ++k) {
     const std::string_view tensor = name(static_cast<TokenInput>(k));

@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// Reads k ids of every row [T, k], in range and each once.
+/// Reads k distinct ids of every row [T, k] and checks their range.
 std::vector<std::int32_t> read_topk_ids(const BundleTensors& tensors, const Problem& problem,
                                         std::int64_t k) {
   const std::vector<std::int64_t> ids = tensors.integers("teacher_topk_ids", {"I32"}, 2);
@@ -42,7 +42,7 @@ void read_teacher_logits(const BundleTensors& tensors, Problem& problem) {
               dtype_of_tensor(view.dtype));
 }
 
-/// Reads hidden states and weight, whose product the logits are.
+/// Reads hidden states and weight, whose product makes the logits.
 void read_teacher_hidden(const BundleTensors& tensors, Problem& problem) {
   const TensorView hidden = tensors.require("teacher_hidden", {"F32", "BF16"}, 2);
   const std::int64_t size = hidden.shape[1];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The teacher of a bundle: its logits, of all ids or of k, or its hidden states and its weight.
+// Teacher of a bundle: its logits, of all ids or of k ids per row, or its hidden states and its
+// weight.
 #pragma once
 
 #include "harness/problem/batch/problem.h"
@@ -8,7 +9,7 @@
 namespace lossgrid {
 
 /// Sets the teacher of a problem whose logits have been read, if the file has one. Throws bad_input
-/// for one that breaks a rule, or for more than one.
+/// for a teacher that breaks a rule, or for several teachers.
 void read_bundle_teacher(const BundleTensors& tensors, Problem& problem);
 
 }  // namespace lossgrid

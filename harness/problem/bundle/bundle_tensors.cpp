@@ -103,7 +103,7 @@ std::vector<std::uint8_t> BundleTensors::bits(std::string_view name, std::int64_
   std::vector<std::uint8_t> out(static_cast<std::size_t>(size));
   for (std::int64_t k = 0; k < size; ++k) {
     const float value = view.at<float>(k);
-    if (value != 0 && value != 1) {  // NaN as well
+    if (value != 0 && value != 1) {  // also true for NaN
       throw_bad_input("{}: {} at index {}, must be 0 or 1", what(name), value, k);
     }
     out[static_cast<std::size_t>(k)] = value != 0 ? 1 : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `BundleTensors`: typed access to the tensors of a bundle or of recorded results, with the rules
-// that both share. Internal to them. Every function that reads throws bad_input with one line that
-// names file, tensor, index and rule.
+// that both share. Internal to the readers of both. Every function that reads throws bad_input with
+// one line that names file, tensor, index and rule.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ class BundleTensors {
   /// Returns the tensor, after checking its dtype against `dtypes` and its number of dimensions.
   TensorView require(std::string_view name, const std::vector<std::string>& dtypes,
                      std::size_t dimensions) const;
-  /// Checks the sizes of its dimensions as well; `meaning` explains them ("[T]").
+  /// Returns the tensor, after checking also the sizes of its dimensions; `meaning` explains the
+  /// sizes ("[T]").
   TensorView require(std::string_view name, const std::vector<std::string>& dtypes,
                      const std::vector<std::int64_t>& shape, std::string_view meaning) const;
 
@@ -66,7 +67,7 @@ std::string_view tensor_dtype(DType dtype);
 
 /// Returns a tensor of `values` as elements of type T.
 template <typename T, typename Values>
-TensorToWrite tensor_of(std::string name, std::vector<std::int64_t> shape, const Values& values) {
+TensorToWrite make_tensor(std::string name, std::vector<std::int64_t> shape, const Values& values) {
   TensorToWrite tensor{
       std::move(name), std::string(tensor_dtype(DTypeOf<T>::value)), std::move(shape), {}};
   tensor.data.resize(values.size() * sizeof(T));

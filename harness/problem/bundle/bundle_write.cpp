@@ -27,7 +27,7 @@ TensorToWrite logits_tensor(const char* name, const Problem& problem, const Logi
   tensor.data.resize(static_cast<std::size_t>(tokens) * width * size_of(dtype));
   dispatch_floating(dtype, [&](auto element) {
     using T = decltype(element);
-    // bf16 values are exact in float; float32 bits stay what they are.
+    // bf16 values are exact in float; float32 bits are unchanged.
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     std::vector<Wide> row(width);
     std::byte* next = tensor.data.data();
@@ -43,15 +43,16 @@ TensorToWrite logits_tensor(const char* name, const Problem& problem, const Logi
   return tensor;
 }
 
-/// Returns a factor of the logits in the dtype that it was read in, which holds its values exactly.
+/// Returns a factor of the logits in the dtype in which it was read, which holds its values
+/// exactly.
 TensorToWrite factor_tensor(const char* name, const std::vector<std::int64_t>& shape, DType dtype,
                             const std::vector<float>& values) {
-  if (dtype == DType::bf16) return tensor_of<bf16>(name, shape, values);
-  return tensor_of<float>(name, shape, values);
+  if (dtype == DType::bf16) return make_tensor<bf16>(name, shape, values);
+  return make_tensor<float>(name, shape, values);
 }
 
-/// Adds the logits of a teacher: all of them, or those that are not -inf with their ids; or its
-/// hidden states and weight.
+/// Adds the logits of a teacher, either all or those other than -inf with their ids; or its hidden
+/// states and weight.
 void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   if (problem.given_teacher == nullptr) return;
   if (problem.teacher_projection != nullptr) {
@@ -73,7 +74,7 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   for (std::int64_t t = 0; t < problem.tokens(); ++t) {
     problem.given_teacher->read(t, 0, std::span<float>(row));
     const auto end = static_cast<std::int64_t>(values.size()) + k;
-    for (const bool is_sent : {true, false}) {  // ids that fill a row up have no probability
+    for (const bool is_sent : {true, false}) {  // ids that fill up a row have no probability
       for (std::size_t v = 0; v < row.size(); ++v) {
         if (static_cast<std::int64_t>(values.size()) == end) break;
         if ((row[v] != -std::numeric_limits<float>::infinity()) != is_sent) continue;
@@ -82,13 +83,13 @@ void add_teacher(const Problem& problem, std::vector<TensorToWrite>& tensors) {
       }
     }
   }
-  tensors.push_back(tensor_of<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
+  tensors.push_back(make_tensor<std::int32_t>("teacher_topk_ids", {problem.tokens(), k}, ids));
   const char* name =
       problem.teacher_sends_logprobs ? "teacher_topk_logprobs" : "teacher_topk_logits";
-  tensors.push_back(tensor_of<float>(name, {problem.tokens(), k}, values));
+  tensors.push_back(make_tensor<float>(name, {problem.tokens(), k}, values));
 }
 
-/// Adds the kept sets of rows, if there are any.
+/// Adds the kept sets of rows, if the problem has them.
 void add_sampling_mask(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   if (problem.sampling_mask == nullptr) return;
   const std::int64_t vocab = problem.spec.vocab;
@@ -115,7 +116,7 @@ TensorToWrite matrix_tensor(const std::string& name, std::int64_t rows, std::int
     throw Error(ErrorCode::internal, fmt::format("{} of {} elements, must be [{}, {}]", name,
                                                  values.size(), rows, columns));
   }
-  return tensor_of<double>(name, {rows, columns}, values);
+  return make_tensor<double>(name, {rows, columns}, values);
 }
 
 TensorToWrite vector_tensor(const std::string& name, std::int64_t size,
@@ -124,15 +125,15 @@ TensorToWrite vector_tensor(const std::string& name, std::int64_t size,
     throw Error(ErrorCode::internal,
                 fmt::format("{} of {} elements, must be [{}]", name, values.size(), size));
   }
-  return tensor_of<double>(name, {size}, values);
+  return make_tensor<double>(name, {size}, values);
 }
 
-/// Adds loss, log-probabilities and entropies, as far as there are any.
+/// Adds loss, log-probabilities and entropies, if present.
 void add_results(const std::string& prefix, std::int64_t tokens, const BundleResults& results,
                  std::vector<TensorToWrite>& tensors) {
   const auto add = [&](const char* name, std::int64_t size, const std::vector<double>& values) {
     if (static_cast<std::int64_t>(values.size()) != size) return;
-    tensors.push_back(tensor_of<double>(prefix + name, {size}, values));
+    tensors.push_back(make_tensor<double>(prefix + name, {size}, values));
   };
   if (results.loss) add("loss", 1, {*results.loss});
   add("logprobs", tokens, results.logprobs);
@@ -157,8 +158,8 @@ void add_expected(const Problem& problem, const BundleResults& expected,
 }
 
 /// Returns columns [begin, end) of a factor of the logits.
-std::vector<float> columns_of(const std::vector<float>& factor, std::int64_t factors,
-                              std::int64_t begin, std::int64_t end) {
+std::vector<float> slice_columns(const std::vector<float>& factor, std::int64_t factors,
+                                 std::int64_t begin, std::int64_t end) {
   std::vector<float> columns;
   for (std::size_t row = 0; row < factor.size(); row += static_cast<std::size_t>(factors)) {
     const float* first = factor.data() + row;
@@ -175,7 +176,7 @@ void add_logits(const Problem& problem, std::vector<TensorToWrite>& tensors) {
   const Projection& p = *problem.projection;
   const auto columns = [&p](const std::vector<float>& factor, std::int64_t begin,
                             std::int64_t end) {
-    return columns_of(factor, p.factors(), begin, end);
+    return slice_columns(factor, p.factors(), begin, end);
   };
   tensors.push_back(
       factor_tensor("hidden", {p.tokens, p.size}, p.hidden_dtype, columns(p.hidden, 0, p.size)));
@@ -201,18 +202,19 @@ void add_inputs(const Problem& problem, std::vector<TensorToWrite>& tensors) {
     const auto input = static_cast<TokenInput>(k);
     const std::string tensor(name(input));
     tensors.push_back(is_whole_number(input)
-                          ? tensor_of<std::int32_t>(tensor, {problem.tokens()}, values)
-                          : tensor_of<float>(tensor, {problem.tokens()}, values));
+                          ? make_tensor<std::int32_t>(tensor, {problem.tokens()}, values)
+                          : make_tensor<float>(tensor, {problem.tokens()}, values));
   }
   std::vector<float> rewards = problem.rewards;
   if (rewards.empty()) return;
   for (std::size_t i = 0; i < rewards.size(); ++i) {
     rewards[i] = without_poison(rewards[i], problem.sample_mask[i] != 0);
   }
-  tensors.push_back(tensor_of<float>("rewards", {problem.sequences()}, rewards));
+  tensors.push_back(make_tensor<float>("rewards", {problem.sequences()}, rewards));
 }
 
-/// Throws for a case whose logits are not the plain product of the tensors: a bundle holds no more.
+/// Throws for a case whose logits are not the plain product of the tensors, which is all that a
+/// bundle can hold.
 void require_expressible(const std::string& path, const CaseSpec& spec) {
   if (spec.tied_embedding) {
     throw_bad_input("{}: a bundle has no gradient of an embedding, and tied_embedding is true",
@@ -246,14 +248,14 @@ void write_bundle(const std::string& path, const Problem& problem,
   }
   std::vector<TensorToWrite> tensors;
   tensors.push_back(
-      tensor_of<std::int32_t>("cu_seqlens", {problem.sequences() + 1}, problem.cu_seqlens));
-  tensors.push_back(tensor_of<std::int32_t>("input_ids", {problem.tokens()}, problem.input_ids));
+      make_tensor<std::int32_t>("cu_seqlens", {problem.sequences() + 1}, problem.cu_seqlens));
+  tensors.push_back(make_tensor<std::int32_t>("input_ids", {problem.tokens()}, problem.input_ids));
   add_logits(problem, tensors);
-  tensors.push_back(tensor_of<float>("token_mask", {problem.tokens()}, problem.token_mask));
-  tensors.push_back(tensor_of<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
+  tensors.push_back(make_tensor<float>("token_mask", {problem.tokens()}, problem.token_mask));
+  tensors.push_back(make_tensor<float>("sample_mask", {problem.sequences()}, problem.sample_mask));
   if (!problem.temperatures.empty()) {
     tensors.push_back(
-        tensor_of<float>("temperatures", {problem.sequences()}, problem.temperatures));
+        make_tensor<float>("temperatures", {problem.sequences()}, problem.temperatures));
   }
   add_teacher(problem, tensors);
   add_sampling_mask(problem, tensors);
@@ -268,7 +270,7 @@ void write_bundle(const std::string& path, const Problem& problem,
 void write_results(const std::string& path, std::int64_t tokens, const BundleResults& results) {
   std::vector<TensorToWrite> tensors;
   add_results("", tokens, results, tensors);
-  // Only the elements are known here, and T: the sizes of the other axes follow.
+  // Only T and the number of elements are known here; the sizes of the other axes follow.
   const auto add = [&](const char* name, std::int64_t rows, const std::vector<double>& values) {
     const auto elements = static_cast<std::int64_t>(values.size());
     if (rows == 0 || elements == 0) return std::int64_t{0};

@@ -13,16 +13,16 @@ namespace lossgrid {
 namespace {
 
 constexpr std::string_view kFileSuffix = ".safetensors";
-constexpr std::int64_t kIgnored = -100;  // the label of rows that nothing trains on, as in PyTorch
+constexpr std::int64_t kIgnored = -100;  // label of rows without a trained token, as in PyTorch
 
 /// One rank and its part of the batch.
 struct HeldByRank {
-  const Problem& problem;  // no row that holds a token is poisoned
+  const Problem& problem;  // no row with a token is poisoned
   const Grid& grid;
   int rank;
   PackedBatch batch;
   std::vector<std::int64_t> positions;  // [T_c] rows of the padded pack
-  std::vector<std::uint8_t> real;       // [T_c] 1: the row holds a token
+  std::vector<std::uint8_t> real;       // [T_c] 1: row with a token
   VocabShard shard;
 };
 
@@ -99,7 +99,7 @@ TensorToWrite bias_view(const HeldByRank& held) {
   return tensor;
 }
 
-std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
+std::vector<TensorToWrite> view_tensors(const HeldByRank& held) {
   const auto rows = static_cast<std::int64_t>(held.positions.size());
   const std::int64_t sequences = held.batch.sequences();
   const ShiftedBatch shifted = shift_targets(held.batch).gather(held.positions);
@@ -108,12 +108,12 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
     if (shifted.valid[k] == 0) labels[k] = kIgnored;
   }
   std::vector<TensorToWrite> tensors{
-      tensor_of<std::int64_t>("positions", {rows}, held.positions),
-      tensor_of<std::int64_t>("labels", {rows}, labels),
-      tensor_of<float>("mask", {rows}, shifted.valid),
-      tensor_of<std::int32_t>("cu_seqlens", {sequences + 1}, held.batch.cu_seqlens),
-      tensor_of<std::int32_t>("cu_seqlens_padded", {sequences + 1}, held.batch.cu_seqlens_padded),
-      tensor_of<float>("sample_mask", {sequences}, held.batch.sample_mask)};
+      make_tensor<std::int64_t>("positions", {rows}, held.positions),
+      make_tensor<std::int64_t>("labels", {rows}, labels),
+      make_tensor<float>("mask", {rows}, shifted.valid),
+      make_tensor<std::int32_t>("cu_seqlens", {sequences + 1}, held.batch.cu_seqlens),
+      make_tensor<std::int32_t>("cu_seqlens_padded", {sequences + 1}, held.batch.cu_seqlens_padded),
+      make_tensor<float>("sample_mask", {sequences}, held.batch.sample_mask)};
   if (held.problem.projection == nullptr) {
     tensors.push_back(logits_view(held));
   } else {
@@ -125,21 +125,21 @@ std::vector<TensorToWrite> tensors_of(const HeldByRank& held) {
     std::vector<float> values = shifted.inputs[k];
     if (held.problem.inputs[k].empty()) continue;
     for (std::size_t row = 0; row < values.size(); ++row) {
-      if (shifted.valid[row] == 0) values[row] = 0;  // poison in a case
+      if (shifted.valid[row] == 0) values[row] = 0;  // value is poison in a case
     }
     tensors.push_back(
-        tensor_of<float>(std::string(name(static_cast<TokenInput>(k))), {rows}, values));
+        make_tensor<float>(std::string(name(static_cast<TokenInput>(k))), {rows}, values));
   }
   if (!held.batch.rewards.empty()) {
     std::vector<float> rewards = held.batch.rewards;
     for (std::size_t i = 0; i < rewards.size(); ++i) {
       if (held.batch.sample_mask[i] == 0) rewards[i] = 0;
     }
-    tensors.push_back(tensor_of<float>("rewards", {sequences}, rewards));
+    tensors.push_back(make_tensor<float>("rewards", {sequences}, rewards));
   }
   if (!held.batch.group_tokens.empty()) {
     tensors.push_back(
-        tensor_of<std::int64_t>("group_tokens", {sequences}, held.batch.group_tokens));
+        make_tensor<std::int64_t>("group_tokens", {sequences}, held.batch.group_tokens));
   }
   return tensors;
 }
@@ -179,7 +179,7 @@ void write_rank_view(const std::string& path, const Problem& problem, const Grid
       {"vocab_end", std::to_string(held.shard.end)},
       {"global_valid_toks", std::to_string(problem.denominators.valid_tokens)},
       {"global_valid_seqs", std::to_string(problem.denominators.valid_sequences)}};
-  write_safetensors(path, metadata, tensors_of(held));
+  write_safetensors(path, metadata, view_tensors(held));
 }
 
 }  // namespace lossgrid

@@ -24,12 +24,12 @@ const std::vector<std::string>& floating_dtypes() {
   return dtypes;
 }
 
-/// True for gradients other than that of a bias.
+/// True for gradients other than the gradient of a bias.
 bool is_matrix(const std::string& name) {
   return name.starts_with("grad_") && name != "grad_bias";
 }
 
-/// Checks metadata where there is any: other programs need not write it.
+/// Checks metadata if present, as other programs need not write it.
 void check_metadata(const SafetensorsFile& file) {
   for (const auto& [key, value] : file.metadata()) {
     refuse_misspelt(file.path() + ": __metadata__", key, {"format", "metrics"});

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "data is copied as it 
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the reference implementation
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 62;
 
 /// Returns the bytes of an element, 0 for an unknown dtype.
@@ -41,13 +41,14 @@ std::int64_t element_bytes(std::string_view dtype) {
   return 0;
 }
 
-/// Returns the memory of the machine, the limit of a file's size: files are read whole.
+/// Returns the memory of the machine, which limits the size of a file, because files are read
+/// whole.
 std::size_t memory_bytes() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-std::int64_t elements_of(std::span<const std::int64_t> shape, const std::string& what) {
+std::int64_t count_elements(std::span<const std::int64_t> shape, const std::string& what) {
   std::int64_t elements = 1;
   for (const std::int64_t size : shape) elements = checked_product(elements, size, what);
   return elements;
@@ -82,9 +83,9 @@ struct Place {
   std::string name;
 };
 
-/// Fills the view except for its data, and returns the place of that.
-Place place_of(const Json& entry, const std::string& name, const std::string& what,
-               std::int64_t data_bytes, TensorView& view) {
+/// Fills the view except for its data, and returns the place of the data.
+Place read_place(const Json& entry, const std::string& name, const std::string& what,
+                 std::int64_t data_bytes, TensorView& view) {
   if (!entry.is_object()) throw_bad_input("{}: its entry in the header is not an object", what);
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string()) {
@@ -103,7 +104,7 @@ Place place_of(const Json& entry, const std::string& name, const std::string& wh
     throw_bad_input("{}: data_offsets [{}, {}] do not lie in the {} bytes of data", what,
                     place.begin, place.end, data_bytes);
   }
-  const std::int64_t bytes = checked_product(elements_of(view.shape, what), size, what);
+  const std::int64_t bytes = checked_product(count_elements(view.shape, what), size, what);
   if (place.end - place.begin != bytes) {
     throw_bad_input("{}: data_offsets hold {} bytes, {} {} needs {}", what, place.end - place.begin,
                     view.dtype, format_shape(view.shape), bytes);
@@ -152,7 +153,7 @@ std::string format_shape(std::span<const std::int64_t> shape) {
 }
 
 std::int64_t TensorView::elements() const {
-  return elements_of(shape, "elements");
+  return count_elements(shape, "elements");
 }
 
 SafetensorsFile SafetensorsFile::read(const std::string& path) {
@@ -185,7 +186,7 @@ SafetensorsFile SafetensorsFile::read(const std::string& path) {
     }
     const std::string what = fmt::format("{}: tensor {}", path, printable(name));
     TensorView view;
-    Place place = place_of(entry, name, what, data_bytes, view);
+    Place place = read_place(entry, name, what, data_bytes, view);
     view.data = data.subspan(static_cast<std::size_t>(place.begin),
                              static_cast<std::size_t>(place.end - place.begin));
     places.push_back(place);
@@ -223,7 +224,7 @@ void write_safetensors(const std::string& path, const std::map<std::string, std:
   std::size_t data_bytes = 0;
   for (const TensorToWrite* tensor : order) {
     const std::int64_t expected =
-        elements_of(tensor->shape, tensor->name) * element_bytes(tensor->dtype);
+        count_elements(tensor->shape, tensor->name) * element_bytes(tensor->dtype);
     if (header.contains(tensor->name) ||
         expected != static_cast<std::int64_t>(tensor->data.size())) {
       throw Error(

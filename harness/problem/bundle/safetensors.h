@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `SafetensorsFile`: reader and writer of the safetensors container: 8-byte little-endian header
-// length, JSON header, raw data. Knows names, dtypes, shapes and bytes; nothing about bundles. A
-// file is checked whole when it is read, so that everything handed out later is in bounds.
+// length, JSON header, raw data. It handles names, dtypes, shapes and bytes, independent of
+// bundles. A file is checked completely when it is read, so that all views are in bounds.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct TensorView {
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;  // not aligned: read it with memcpy
   std::int64_t elements() const;
-  /// Returns element k as `T`, whose size is that of the dtype.
+  /// Returns element k as `T`, which must have the size of the dtype.
   template <typename T>
   T at(std::int64_t k) const;
 };
@@ -38,7 +38,7 @@ class SafetensorsFile {
   const std::string& path() const { return path_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool has(std::string_view name) const;
-  /// Throws bad_input when missing.
+  /// Returns a tensor. Throws bad_input if it is missing.
   const TensorView& tensor(std::string_view name) const;
   /// Returns the names of all tensors, sorted.
   std::vector<std::string> names() const;
@@ -50,7 +50,7 @@ class SafetensorsFile {
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 
-/// Tensor with memory of its own.
+/// Tensor that owns its memory.
 struct TensorToWrite {
   std::string name;
   std::string dtype;
@@ -59,7 +59,7 @@ struct TensorToWrite {
 };
 
 /// Writes to a temporary file beside `path`, then renames. Tensors with wide elements come first,
-/// so that all of them are aligned. Throws io; internal when data and shape do not agree.
+/// so that all of them are aligned. Throws io; internal if data and shape do not agree.
 void write_safetensors(const std::string& path, const std::map<std::string, std::string>& metadata,
                        const std::vector<TensorToWrite>& tensors);
 

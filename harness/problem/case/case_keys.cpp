@@ -44,7 +44,7 @@ CaseKey boolean_key(const std::string& name, bool CaseSpec::*member) {
           }};
 }
 
-/// Returns a key with any text; `check` throws when a value breaks the key's rule.
+/// Returns a key with any text; `check` throws if a value breaks the key's rule.
 CaseKey text_key(const std::string& name, std::string CaseSpec::*member,
                  const std::function<void(std::string_view)>& check) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.*member; },
@@ -116,7 +116,8 @@ void check_targets(std::string_view text) {
   throw_bad_input("targets = '{}' is neither random nor shard_edges", text);
 }
 
-/// The key sets the vocabulary of a head without one to 1, unless another one is given.
+/// Returns the key of the head. It sets the vocabulary of a head without a vocabulary to 1, unless
+/// a vocabulary is given.
 CaseKey head_key() {
   CaseKey key = enum_key<Head>("head", &CaseSpec::head,
                                {{Head::lm, "lm"}, {Head::value, "value"}, {Head::score, "score"}});
@@ -138,7 +139,7 @@ CaseKey scale_key() {
           }};
 }
 
-/// A factor in [0.001, 1000], of the logits or their temperature.
+/// Returns a key for a factor in [0.001, 1000], of the logits or their temperature.
 CaseKey factor_key(const char* key, double CaseSpec::*member) {
   return {key, JsonType::number,
           [member](const CaseSpec& spec) { return format_number(spec.*member); },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Table of the case keys: one entry drives the text form, the JSON form, the default, the check and
 // the error message of a key, so that a new key is one line in case_keys.cpp. `objective` and
-// `objective.NAME` are not in the table: their names are open (see case_spec.cpp).
+// `objective.NAME` are not in the table, because their names are open (see case_spec.cpp).
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ enum class JsonType { text, number, boolean };
 struct CaseKey {
   std::string name;
   JsonType type = JsonType::text;
-  /// Returns the value as it stands behind the '=' of the text form.
+  /// Returns the value as text, as after the '=' in the text form.
   std::function<std::string(const CaseSpec&)> get;
   /// Checks and stores a value. Throws bad_input that names the key and the rule.
   std::function<void(CaseSpec&, std::string_view)> set;
@@ -31,7 +31,7 @@ struct CaseKey {
 /// Returns the table, in declaration order.
 std::span<const CaseKey> case_keys();
 
-/// Returns null when there is no such key.
+/// Returns the key `name`; null for an unknown name.
 const CaseKey* find_case_key(std::string_view name);
 
 /// Returns the names of the table and "objective", for messages.

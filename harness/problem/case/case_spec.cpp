@@ -25,7 +25,8 @@ bool is_identifier(std::string_view text) {
   });
 }
 
-/// True for letters, digits, _ and -, from a letter on, and no JSON literal: "seq-mask-tis".
+/// True for a word of letters, digits, _ and - that begins with a letter and is no JSON literal:
+/// "seq-mask-tis".
 bool is_bare_word(std::string_view text) {
   std::string letters(text);
   std::replace(letters.begin() + (letters.empty() ? 0 : 1), letters.end(), '-', '_');
@@ -57,13 +58,13 @@ std::string option_word(const std::string& value) {
   return word;
 }
 
-nlohmann::ordered_json json_of(const CaseKey& key, std::string value) {
+nlohmann::ordered_json value_json(const CaseKey& key, std::string value) {
   if (key.type == JsonType::text) return value;
   return nlohmann::ordered_json::parse(value);
 }
 
-/// `KeyDefault`: the value of a key in the default case, as text and as JSON. Most keys of a case
-/// have it, and a case is described for each of its trials.
+/// `KeyDefault`: the value of a key in the default case, as text and as JSON. It is kept because
+/// most keys of a case have it, and a case is described for each of its trials.
 struct KeyDefault {
   std::string text;
   nlohmann::ordered_json json;
@@ -75,7 +76,7 @@ const std::vector<KeyDefault>& key_defaults() {
     std::vector<KeyDefault> made;
     for (const CaseKey& key : case_keys()) {
       const std::string text = key.get(CaseSpec());
-      made.push_back({text, json_of(key, text)});
+      made.push_back({text, value_json(key, text)});
     }
     return made;
   }();
@@ -145,15 +146,15 @@ nlohmann::ordered_json case_to_json(const CaseSpec& spec) {
       out["objective"][option] = nlohmann::ordered_json::parse(value);
     }
   }
-  // At the end, where operator[] would compare the name with those of all keys before.
+  // Appended, because operator[] would compare the name with all earlier keys.
   auto& members = out.get_ref<nlohmann::ordered_json::object_t&>();
   const std::span<const CaseKey> keys = case_keys();
   members.reserve(members.size() + keys.size());
   for (std::size_t k = 0; k < keys.size(); ++k) {
     const KeyDefault& of_key = key_defaults()[k];
     std::string value = keys[k].get(spec);
-    members.emplace_back(keys[k].name,
-                         value == of_key.text ? of_key.json : json_of(keys[k], std::move(value)));
+    members.emplace_back(
+        keys[k].name, value == of_key.text ? of_key.json : value_json(keys[k], std::move(value)));
   }
   return out;
 }

@@ -18,7 +18,7 @@ bool is_option(std::string_view key) {
   return key.starts_with("objective.");
 }
 
-/// One value of a swept key: its settings, and its part of a case's name.
+/// One value of a swept key: its settings, and its part in a case's name.
 struct Choice {
   std::vector<std::pair<std::string, std::string>> assignments;
   std::string label;
@@ -38,7 +38,7 @@ Choice combine(const Choice& left, const Choice& right) {
   return both;
 }
 
-/// Returns the product of the axes; the last one runs fastest.
+/// Returns the product of the axes; the last axis runs fastest.
 Axis product(const std::vector<Axis>& axes) {
   Axis all{Choice{}};
   for (const Axis& axis : axes) {
@@ -105,8 +105,8 @@ Axis json_axis(const std::string& key, const Json& value) {
   return make_axis(key, texts, value.is_array());
 }
 
-/// Reads a kind, an object of a kind and its options, or an array of these. Inside an array every
-/// option goes into the name, since the elements may differ in any of them.
+/// Reads a kind, an object of a kind and its options, or an array of kinds and objects. Inside an
+/// array the name gets every option, since the elements may differ in any option.
 Axis objective_axis(const Json& value, bool inside_array) {
   if (value.is_array()) {
     if (inside_array) throw_bad_input("objective: an array inside an array");
@@ -153,8 +153,8 @@ std::vector<CaseSpec> read_cases(const Json& object) {
   return make_cases(axes, name);
 }
 
-/// Returns the elements of "[a,b]". Those of an option form a JSON array, so that strings may hold
-/// commas.
+/// Returns the elements of "[a,b]". The elements of an option form a JSON array, so that strings
+/// may hold commas.
 std::vector<std::string> array_elements(const std::string& key, const std::string& text) {
   if (text.back() != ']') throw_bad_input("{} = {} does not end with ']'", key, text);
   if (is_option(key)) {

@@ -12,9 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses with the checks that all files share. The library keeps the last of two equal keys, and
-/// sizes grow with nesting: both are refused while parsing. Throws Json::exception for a broken
-/// text.
+/// Parses with the checks that all files share. Repeated keys, of which the library would keep the
+/// last, and deep nesting, whose size grows, are refused while parsing. Throws Json::exception for
+/// a broken text.
 Json parse_unique(std::string_view text, const std::string& where, int max_depth) {
   std::vector<std::set<std::string>> keys;
   const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -46,7 +46,7 @@ Json parse_unique(std::string_view text, const std::string& where, int max_depth
 }
 
 /// Returns the first line of a parser's message, without its own prefix.
-std::string reason_of(const Json::parse_error& error) {
+std::string parse_reason(const Json::parse_error& error) {
   std::string text = error.what();
   const std::size_t start = text.find("] ");
   if (start != std::string::npos) text.erase(0, start + 2);
@@ -84,7 +84,7 @@ Json parse_json_file(std::string_view text, const std::string& path) {
   } catch (const Json::parse_error& error) {
     const std::string_view before = text.substr(0, error.byte);
     throw_bad_input("{}:{}: malformed JSON: {}", path,
-                    1 + std::count(before.begin(), before.end(), '\n'), reason_of(error));
+                    1 + std::count(before.begin(), before.end(), '\n'), parse_reason(error));
   } catch (const Json::exception&) {  // a number that no double holds
     throw_bad_input("{}: malformed JSON", path);
   }

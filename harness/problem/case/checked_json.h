@@ -12,38 +12,39 @@
 
 namespace lossgrid {
 
-/// Parses an object nested at most `max_depth` deep (1: no objects or arrays in it). Names the byte
-/// of an error.
+/// Parses an object nested at most `max_depth` deep (1: without objects or arrays in it). Errors
+/// name the byte.
 nlohmann::ordered_json parse_json_object(std::string_view text, const std::string& where,
                                          int max_depth);
 
-/// Parses a text file that people edit, of any nesting up to 16. Names the line of an error.
+/// Parses a text file that people edit, nested at most 16 deep. Errors name the line.
 nlohmann::ordered_json parse_json_file(std::string_view text, const std::string& path);
 
-/// Returns `text` with quotes, on one line for any content; shortened when it is long.
+/// Returns `text` in quotes on one line; shortened if it is long.
 std::string printable(std::string_view text);
 
-/// Throws unless `object`, a `what`, is an object all of whose keys are in `known`.
+/// Throws unless `object`, called `what` in messages, is an object and all of its keys are in
+/// `known`.
 void require_known_keys(const nlohmann::ordered_json& object, const std::vector<std::string>& known,
                         const std::string& what, const std::string& where);
 
-/// Returns a member that must be there.
+/// Returns a required member.
 const nlohmann::ordered_json& required_member(const nlohmann::ordered_json& object,
                                               std::string_view key, const std::string& where);
 
-/// Returns a string that must be there.
+/// Returns a required string.
 std::string required_text(const nlohmann::ordered_json& object, std::string_view key,
                           const std::string& where);
 
-/// Returns an array that must be there and not be empty.
+/// Returns a required array, which must not be empty.
 const nlohmann::ordered_json& required_list(const nlohmann::ordered_json& object,
                                             std::string_view key, const std::string& where);
 
-/// Returns an array of distinct names that must be there and not be empty.
+/// Returns a required array of distinct names, which must not be empty.
 std::vector<std::string> required_names(const nlohmann::ordered_json& object, std::string_view key,
                                         const std::string& where);
 
-/// Returns a number, or `otherwise` when it is not there.
+/// Returns a number, or `otherwise` if it is missing.
 double number_or(const nlohmann::ordered_json& object, std::string_view key, double otherwise,
                  const std::string& where);
 

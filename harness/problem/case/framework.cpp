@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Presets: the conventions of training stacks, from their sources and reviews. Megatron-Core's
-// schedule multiplies the loss by cp and divides it by the number of microbatches, or, of a loss
-// with a count of tokens, divides it by that and by the number of microbatches alone; its DDP takes
-// the sum when losses are per token, else the mean over DP x CP.
+// schedule multiplies the loss by cp and divides it by the number of microbatches. A loss with a
+// count of tokens is divided by the count and the number of microbatches, without the factor cp.
+// Its DDP takes the sum if losses are per token, else the mean over DP x CP.
 #include "harness/problem/case/framework.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `Framework`: convention by which a training framework scales a gradient, as the factor of each
-// part between the loss and the gradient that the optimizer sees. Frameworks write these parts far
-// from each other (loss, pipeline schedule, gather, data parallelism); when one of them changes,
-// the product is no longer 1. A case states a convention by a preset (`framework`), by its parts
+// part between the loss and the gradient that the optimizer sees. Frameworks write these parts in
+// distant places (loss, pipeline schedule, gather, data parallelism); if one part changes, the
+// product is no longer 1. A case states a convention by a preset (`framework`), by its parts
 // (`framework.loss` and so on), or by a preset with some parts replaced; parts that are not stated
 // are 1. The schedule's factor depends on the version of the schedule and is never assumed.
 #pragma once
@@ -20,23 +20,23 @@ namespace lossgrid {
 /// Reduction of gradients over all DP x CP ranks.
 enum class DpReduction { sum, mean };
 
-/// Valid tokens that the terms of one rank's rows of a microbatch are divided by; where there are
-/// none of them, 1.
+/// Valid tokens whose count divides the terms of one rank's rows of a microbatch; a count of 0 is
+/// replaced by 1.
 enum class LossCounts {
   global,  // of the global batch
-  pack,    // of the microbatch, over its CP ranks: means of microbatches
-  rank,    // of the rank's rows of the microbatch: means of ranks
+  pack,    // tokens of the microbatch, over its CP ranks: means of microbatches
+  rank,    // tokens of the rank's rows of the microbatch: means of ranks
 };
 
-/// Valid tokens of one rank's rows of a microbatch, of all CP ranks' rows of it, of the global
-/// batch.
+/// Counts of valid tokens: of one rank's rows of a microbatch, of all CP ranks' rows of the
+/// microbatch, of the global batch.
 struct TokenCounts {
   std::int64_t rank = 0;
   std::int64_t pack = 0;
   std::int64_t global = 0;
 };
 
-/// Convention of one framework; the default is a right one, without any factor.
+/// Convention of one framework; the default is a right convention without any factor.
 struct Framework {
   ScaleFactor loss;      // factor of the loss before backward
   ScaleFactor schedule;  // factor of the loss in the pipeline schedule
@@ -45,24 +45,24 @@ struct Framework {
   // over ranks has cp.
   ScaleFactor gather;
   DpReduction dp_reduction = DpReduction::sum;
-  // Factor of metrics that add up over tokens (sums and counts): cp where they are summed over
-  // DP x CP although the log-probabilities behind them were gathered over CP.
+  // Factor of metrics that add up over tokens (sums and counts): cp if they are summed over DP x CP
+  // although their log-probabilities were gathered over CP.
   ScaleFactor metrics;
   LossCounts counts = LossCounts::global;
 
   /// Returns the count by which terms are divided, at least 1.
   std::int64_t divisor(const TokenCounts& tokens) const;
   /// Returns alpha: the gradient is the sum over microbatches and ranks of alpha times the gradient
-  /// of the sum of the terms. A right convention has 1 / the global count in each of them.
+  /// of the sum of the terms. In a right convention every alpha is 1 / the global count.
   double gradient_weight(const ScaleSizes& sizes, const TokenCounts& tokens) const;
-  /// True if alpha is that of a right convention, or there are no terms.
+  /// True if alpha equals that of a right convention, or there are no terms.
   bool is_right(const ScaleSizes& sizes, const TokenCounts& tokens) const;
   /// Returns the factor of the reduction: 1, or 1/(dp*cp) for the mean.
   ScaleFactor reduction() const;
   /// Returns the factors in the order in which they apply: loss, schedule, gather, reduction.
   std::array<ScaleFactor, 4> gradient_factors() const;
-  /// Returns the factor of the gradient, their product. A right convention with global counts
-  /// has 1.
+  /// Returns the factor of the gradient, the product of gradient_factors(). A right convention with
+  /// global counts has 1.
   ScaleFactor net() const;
   friend bool operator==(const Framework&, const Framework&) = default;
 };
@@ -74,10 +74,10 @@ struct FrameworkPreset {
   std::string summary;
 };
 
-/// Returns the conventions of upstream stacks, right and wrong ones.
+/// Returns the conventions of upstream stacks, both right and wrong.
 std::span<const FrameworkPreset> framework_presets();
 
-/// Returns the convention that a case states, nullopt if it states none.
+/// Returns the convention that a case states; nullopt without a convention.
 std::optional<Framework> stated_framework(const FrameworkSpec& spec);
 
 /// Returns "loss dp*cp x schedule 1 x gather cp x dp mean 1/(dp*cp) = cp = 2".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Case keys that state a framework's convention (framework.h): a preset, and each part of a
-// convention, which replaces that of the preset. Parts are kept in their shortest form, so that
+// convention, which replaces the preset's part. Parts are kept in their shortest form, so that
 // cases of the same convention have the same text.
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -39,9 +39,9 @@ std::string checked_counts(std::string_view text) {
   throw_bad_input("framework.counts = '{}' is neither global, pack nor rank", text);
 }
 
-/// Returns a key; `shortest` checks a value and returns the form in which it is kept.
-CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
-               std::function<std::string(std::string_view)> shortest, std::string help) {
+/// Returns a key; `shortest` checks a value and returns its stored form.
+CaseKey convention_key(const std::string& name, std::string FrameworkSpec::*member,
+                       std::function<std::string(std::string_view)> shortest, std::string help) {
   return {name, JsonType::text, [member](const CaseSpec& spec) { return spec.framework.*member; },
           [member, shortest = std::move(shortest)](CaseSpec& spec, std::string_view text) {
             spec.framework.*member = shortest(text);
@@ -52,7 +52,7 @@ CaseKey key_of(const std::string& name, std::string FrameworkSpec::*member,
 /// Returns the key of one part of a convention, which can also be left to the preset.
 CaseKey part_key(const std::string& name, std::string FrameworkSpec::*member,
                  std::function<std::string(std::string_view)> shortest, std::string help) {
-  return key_of(
+  return convention_key(
       name, member,
       [shortest = std::move(shortest)](std::string_view text) {
         return text == kOfPreset ? std::string(kOfPreset) : shortest(text);
@@ -71,7 +71,7 @@ CaseKey factor_key(const std::string& name, std::string FrameworkSpec::*member, 
 
 std::vector<CaseKey> framework_keys() {
   return {
-      key_of(
+      convention_key(
           "framework", &FrameworkSpec::preset, checked_preset,
           "whose convention scales the gradient: see lossgrid list frameworks; none: no factors"),
       factor_key("framework.loss", &FrameworkSpec::loss,

@@ -11,21 +11,21 @@
 
 namespace lossgrid {
 
-/// Sizes that a factor is evaluated for, each at least 1.
+/// Sizes for which a factor is evaluated, each at least 1.
 struct ScaleSizes {
   std::int64_t dp = 1;
   std::int64_t cp = 1;
   std::int64_t n_mb = 1;  // microbatches of a dp rank
 };
 
-/// Product dp^a * cp^b * n_mb^c; the members hold the exponents a, b, c. Default-constructed: 1.
+/// Product dp^a * cp^b * n_mb^c; the members hold the exponents a, b, c. The default is 1.
 struct ScaleFactor {
   int dp = 0;
   int cp = 0;
   int n_mb = 0;
 
   double value(const ScaleSizes& sizes) const;
-  /// True if the factor is exactly 1, also where `value` would round: all primes cancel.
+  /// True if the factor is exactly 1, that is if all primes cancel, even where `value` would round.
   bool is_one(const ScaleSizes& sizes) const;
   friend bool operator==(const ScaleFactor&, const ScaleFactor&) = default;
 };

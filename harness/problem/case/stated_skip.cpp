@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// True if `spec` has every value of `text`: then to set them changes nothing.
+/// True if `spec` has every value of `text`, that is if setting the values changes nothing.
 bool has_values(const CaseSpec& spec, const std::string& text) {
   CaseSpec with_values = spec;
   for (const auto& [key, value] : split_case_text(text)) set_case_key(with_values, key, value);

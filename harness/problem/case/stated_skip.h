@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `StatedSkip`: cases that an implementation of a suite refuses, and is right to. A suite states
-// all of them, so that an implementation that refuses any other case fails instead of passing
-// unseen.
+// `StatedSkip`: cases that an implementation of a suite rightly refuses. A suite states all such
+// cases, so that an implementation that refuses another case fails instead of passing unnoticed.
 #pragma once
 
 #include <string>
@@ -14,9 +13,9 @@
 namespace lossgrid {
 
 struct StatedSkip {
-  std::string implementation;  // "name", or "name:option=value" for those with that option
-  std::string cases;           // "key=value ...", for the cases with these values; empty: all
-  std::string reason;          // part of the reason that the implementation gives
+  std::string implementation;  // "name", or "name:option=value" for this option only
+  std::string cases;           // "key=value ...", for cases with these values; empty: all cases
+  std::string reason;          // part of the implementation's reason
 };
 
 /// Reads `skips` of a suite, an array of objects with "implementation", "reason" and optionally
@@ -24,8 +23,7 @@ struct StatedSkip {
 std::vector<StatedSkip> read_stated_skips(const nlohmann::ordered_json& array,
                                           const std::string& where);
 
-/// Returns the reasons of the skips that are about `implementation` ("name:option=value") and
-/// `spec`.
+/// Returns the reasons of the skips for `implementation` ("name:option=value") and `spec`.
 std::vector<std::string> stated_reasons(const std::vector<StatedSkip>& skips,
                                         const std::string& implementation, const CaseSpec& spec);
 

@@ -17,12 +17,22 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-void require_suite(const Json& object, const std::string& path) {
-  require_known_keys(
-      object, {"suite", "name", "summary", "grids", "implementations", "cases", "skips", "timing"},
-      "suite", path);
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+void require_version_1(const Json& object, const std::string& path) {
   const Json& version = required_member(object, "suite", path);
   if (version != 1) throw_bad_input("{}: suite = {} is not version 1", path, version.dump());
+}
+
+void require_suite(const Json& object, const std::string& path) {
+  require_known_keys(
+      object,
+      {"suite", "name", "summary", "grids", "implementations", "cases", "parts", "skips", "timing"},
+      "suite", path);
+  require_version_1(object, path);
 }
 
 std::vector<Grid> read_grids(const Json& object, const std::string& path) {
@@ -37,9 +47,9 @@ std::vector<Grid> read_grids(const Json& object, const std::string& path) {
   return grids;
 }
 
-std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path) {
-  std::vector<CaseSpec> cases;
-  std::set<std::string> names;
+/// Appends the cases of a file; `names` holds those of the cases before.
+void append_cases(const Json& object, const std::string& path, std::set<std::string>& names,
+                  std::vector<CaseSpec>& cases) {
   std::size_t index = 0;
   for (const Json& entry : required_list(object, "cases", path)) {
     std::string where = fmt::format("{}: cases[{}]", path, index++);
@@ -54,7 +64,25 @@ std::vector<CaseSpec> read_all_cases(const Json& object, const std::string& path
       cases.push_back(std::move(spec));
     }
   }
-  return cases;
+}
+
+/// Appends the skips that a file states. The suite then states all of its own.
+void append_skips(const Json& object, const std::string& path, Suite& suite) {
+  if (!object.contains("skips")) return;
+  if (!suite.skips) suite.skips.emplace();
+  for (StatedSkip& skip : read_stated_skips(object.at("skips"), path + ": skips")) {
+    suite.skips->push_back(std::move(skip));
+  }
+}
+
+/// Returns the paths of all files cases.json in a folder and those below it, sorted.
+std::vector<std::string> part_files(const fs::path& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == "cases.json") paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 TimingRequest read_timing(const Json& object, const std::vector<std::string>& implementations,
@@ -89,18 +117,35 @@ TimingRequest read_timing(const Json& object, const std::vector<std::string>& im
   return timing;
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
 void append_names(const fs::path& folder, const std::string& prefix,
                   std::vector<std::string>& names) {
   if (!is_folder(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
-    if (file == "models.json" || file == "machines.json") continue;  // no suites
+    if (file == "models.json" || file == "machines.json") continue;  // files that are no suites
     if (entry.path().extension() == ".json") names.push_back(prefix + entry.path().stem().string());
+  }
+}
+
+/// Appends the cases and skips of the files that join the suite. A file that joins no suite beside
+/// this one is bad input: nothing would run its cases.
+void append_parts(const Json& object, const std::string& path, std::set<std::string>& names,
+                  Suite& suite) {
+  const fs::path beside = fs::path(path).parent_path();
+  const fs::path folder = beside / required_text(object, "parts", path);
+  if (!is_folder(folder)) throw_bad_input("{}: parts = {} is not a folder", path, folder.string());
+  for (const std::string& file : part_files(folder)) {
+    const Json part = parse_json_file(read_text_file(file), file);
+    require_known_keys(part, {"suite", "joins", "cases", "skips"}, "part of a suite", file);
+    require_version_1(part, file);
+    const std::string joined = required_text(part, "joins", file);
+    std::error_code ignored;
+    if (!fs::is_regular_file(beside / (joined + ".json"), ignored)) {
+      throw_bad_input("{}: joins = {} is no suite in {}", file, joined, beside.string());
+    }
+    if (joined != fs::path(path).stem()) continue;
+    append_cases(part, file, names, suite.cases);
+    append_skips(part, file, suite);
   }
 }
 
@@ -141,10 +186,10 @@ Suite read_suite(const std::string& path) {
   if (object.contains("summary")) suite.summary = required_text(object, "summary", path);
   suite.grids = read_grids(object, path);
   suite.implementations = required_names(object, "implementations", path);
-  suite.cases = read_all_cases(object, path);
-  if (object.contains("skips")) {
-    suite.skips = read_stated_skips(object.at("skips"), path + ": skips");
-  }
+  std::set<std::string> names;
+  append_cases(object, path, names, suite.cases);
+  append_skips(object, path, suite);
+  if (object.contains("parts")) append_parts(object, path, names, suite);
   if (object.contains("timing")) {
     suite.timing = read_timing(object.at("timing"), suite.implementations, path);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `LogitsSource`: logits of an unsharded pack, row by row, without ever holding them all: made from
-// random numbers, read from a bundle, or the product of hidden states and a weight (projection.h).
+// `LogitsSource`: logits of an unsharded pack, row by row, so that nobody has to hold them all:
+// made from random numbers, read from a bundle, or the product of hidden states and a weight
+// (projection.h).
 // Row t (true token index) predicts token t + 1 of its sequence. Values that are given to
 // implementations are those after rounding to the problem's dtype. Thread-safe: const.
 #pragma once

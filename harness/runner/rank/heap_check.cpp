@@ -8,6 +8,15 @@
 #include "reports/record/check_record.h"
 
 namespace lossgrid {
+namespace {
+
+const RegisteredInvariant kHeapInvariant{
+    {.name = kMemoryFromDevice,
+     .condition = "plan, forward and backward take no row or more from the heap, where no device "
+                  "accounts for it",
+     .place = 20}};
+
+}  // namespace
 
 std::size_t least_heap_bytes(const LossProblem& problem) {
   constexpr std::int64_t kPlanBytes = 4096;
@@ -34,8 +43,8 @@ void HeapCheck::note(const std::string& phase, const HeapWatch& heap) {
 }
 
 void HeapCheck::add_to(PackFindings& findings) const {
-  if (!not_run_.empty()) return findings.add_not_run(InvariantId::memory_from_device, not_run_);
-  findings.add_invariant(InvariantId::memory_from_device, found_.empty(), found_);
+  if (!not_run_.empty()) return findings.add_not_run(kHeapInvariant, not_run_);
+  findings.add_invariant(kHeapInvariant, found_.empty(), found_);
 }
 
 }  // namespace lossgrid

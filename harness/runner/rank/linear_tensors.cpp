@@ -20,6 +20,12 @@
 namespace lossgrid {
 namespace {
 
+const RegisteredInvariant kGradientsFinite{
+    {.name = "gradients_finite",
+     .condition = "gradients of hidden states, weight and bias are finite wherever they have no "
+                  "truth of their own",
+     .place = 8}};
+
 /// Returns the rows of the CP rank that this rank holds: with sequence parallelism one of tp equal
 /// parts.
 std::span<const RowPlace> own_part(const RankPack& pack) {
@@ -155,22 +161,21 @@ class LinearTensors final : public RankTensors {
     const ElementPlace& first_unwritten =
         hidden.not_written > 0 ? hidden.first_misplaced : weight.first;
     findings.add_invariant(
-        InvariantId::every_element_written, hidden.not_written + weight.not_written == 0,
+        kEveryElementWritten, hidden.not_written + weight.not_written == 0,
         describe_misplaced(hidden.not_written + weight.not_written, first_unwritten));
-    findings.add_invariant(InvariantId::masked_rows_zero, hidden.nonzero_masked == 0,
+    findings.add_invariant(kMaskedRowsZero, hidden.nonzero_masked == 0,
                            describe_misplaced(hidden.nonzero_masked, hidden.first_misplaced));
-    findings.add_invariant(InvariantId::padded_vocab_zero, weight.changed_padding == 0,
+    findings.add_invariant(kPaddedVocabZero, weight.changed_padding == 0,
                            describe_misplaced(weight.changed_padding, weight.first));
     const std::int64_t not_finite = truth.grad_hidden ? hidden_not_finite() : 0;
-    findings.add_invariant(InvariantId::gradients_finite, not_finite + weight.not_finite == 0,
+    findings.add_invariant(kGradientsFinite, not_finite + weight.not_finite == 0,
                            fmt::format("rank {}: {} elements of d hidden and {} of {} are not",
                                        pack_.rank.rank, not_finite, weight.not_finite,
                                        places_.has_bias ? "d weight and d bias" : "d weight"));
   }
 
-  std::vector<InvariantId> gradient_invariants() const override {
-    return {InvariantId::every_element_written, InvariantId::masked_rows_zero,
-            InvariantId::padded_vocab_zero, InvariantId::gradients_finite};
+  std::vector<InvariantEntry> gradient_invariants() const override {
+    return {kEveryElementWritten, kMaskedRowsZero, kPaddedVocabZero, kGradientsFinite};
   }
 
   std::vector<double> row_gradient() const override {

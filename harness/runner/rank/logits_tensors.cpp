@@ -112,17 +112,14 @@ class LogitsTensors final : public RankTensors {
     const auto where = [&](std::int64_t count) {
       return describe_misplaced(count, found.first_misplaced);
     };
-    findings.add_invariant(InvariantId::every_element_written, found.not_written == 0,
-                           where(found.not_written));
-    findings.add_invariant(InvariantId::masked_rows_zero, found.nonzero_masked == 0,
-                           where(found.nonzero_masked));
-    findings.add_invariant(InvariantId::padded_vocab_zero, found.nonzero_padding == 0,
+    findings.add_invariant(kEveryElementWritten, found.not_written == 0, where(found.not_written));
+    findings.add_invariant(kMaskedRowsZero, found.nonzero_masked == 0, where(found.nonzero_masked));
+    findings.add_invariant(kPaddedVocabZero, found.nonzero_padding == 0,
                            where(found.nonzero_padding));
   }
 
-  std::vector<InvariantId> gradient_invariants() const override {
-    return {InvariantId::every_element_written, InvariantId::masked_rows_zero,
-            InvariantId::padded_vocab_zero};
+  std::vector<InvariantEntry> gradient_invariants() const override {
+    return {kEveryElementWritten, kMaskedRowsZero, kPaddedVocabZero};
   }
 
   std::vector<double> row_gradient() const override {

@@ -19,6 +19,20 @@
 namespace lossgrid {
 namespace {
 
+const RegisteredInvariant kLogprobsNonpositive{
+    {.name = "logprobs_nonpositive",
+     .condition = "log-probabilities are at most 0; not run for heads without a vocabulary",
+     .place = 1}};
+const RegisteredInvariant kEntropyInRange{
+    {.name = "entropy_in_range",
+     .condition = "entropies are in [0, ln V]; not run for heads without a vocabulary",
+     .place = 2}};
+const RegisteredInvariant kInputsUnmodified{
+    {.name = "inputs_unmodified",
+     .condition =
+         "inputs keep their bits, unless the implementation declares that it overwrites them",
+     .place = 5}};
+
 constexpr const char* kNoVocabulary = "a head without a vocabulary has no probabilities";
 constexpr const char* kNotGiven = "the implementation does not return it";
 
@@ -85,28 +99,28 @@ void PackChecks::describe_failed_entropies(const LossOutputs& outputs,
 /// Adds the invariants log p <= 0 and 0 <= H <= ln V, whatever the truth is.
 void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings) const {
   // Adds the invariant that `holds` is true for the value of every row that has a truth.
-  const auto check_rows = [&](InvariantId id, bool is_given, std::span<const float> values,
-                              const auto& holds) {
-    if (problem.spec.head != Head::lm) return findings.add_not_run(id, kNoVocabulary);
-    if (!is_given) return findings.add_not_run(id, kNotGiven);
+  const auto check_rows = [&](const InvariantEntry& invariant, bool is_given,
+                              std::span<const float> values, const auto& holds) {
+    if (problem.spec.head != Head::lm) return findings.add_not_run(invariant, kNoVocabulary);
+    if (!is_given) return findings.add_not_run(invariant, kNotGiven);
     for (std::size_t k = 0; k < places.rows.size(); ++k) {
       const RowPlace& place = places.rows[k];
       if (place.row < 0 || !has_logprob(problem, truth.truth.rows[place.row])) continue;
       if (holds(truth.truth.rows[place.row], values[k])) continue;
-      findings.add_invariant(id, false,
+      findings.add_invariant(invariant, false,
                              fmt::format("rank {}, sequence {}, token {}: {}", rank, place.sequence,
                                          place.offset, values[k]));
       return;
     }
-    findings.add_invariant(id, true, "");
+    findings.add_invariant(invariant, true, "");
   };
-  check_rows(InvariantId::logprobs_nonpositive, given.logprobs, outputs.tokens.logprobs,
+  check_rows(kLogprobsNonpositive, given.logprobs, outputs.tokens.logprobs,
              [&](const RowTruth& row, double x) {
                return x <= positive_logprob_bound(row, truth.serial_adds);
              });
   if (!loss_problem.row_statistics()) return;
   const double most = std::log(static_cast<double>(problem.spec.vocab));
-  check_rows(InvariantId::entropy_in_range, given.entropy, outputs.tokens.terms[RowTerm::entropy],
+  check_rows(kEntropyInRange, given.entropy, outputs.tokens.terms[RowTerm::entropy],
              [&](const RowTruth& row, double x) {
                const double bound = entropy_bound(row, truth.serial_adds);
                return x >= -bound && x <= most + bound;
@@ -115,17 +129,17 @@ void PackChecks::check_ranges(const LossOutputs& outputs, PackFindings& findings
 
 void PackChecks::check_gradients(const RankTensors& tensors, PackFindings& findings) const {
   if (given.gradients) return tensors.check(truth, findings);
-  for (const InvariantId id : tensors.gradient_invariants()) {
-    findings.add_not_run(id, kNotGiven);
+  for (const InvariantEntry& invariant : tensors.gradient_invariants()) {
+    findings.add_not_run(invariant, kNotGiven);
   }
 }
 
 void PackChecks::check_memory(bool inputs_as_before, Device& device, PackFindings& findings,
                               const std::string& changed) {
   const std::vector<std::string> broken = device.take_broken_guards();
-  findings.add_invariant(InvariantId::guard_bands_intact, broken.empty(),
+  findings.add_invariant(kGuardBandsIntact, broken.empty(),
                          fmt::format("written outside of: {}", join(broken, ", ")));
-  findings.add_invariant(InvariantId::inputs_unmodified, inputs_as_before,
+  findings.add_invariant(kInputsUnmodified, inputs_as_before,
                          changed.empty() ? "the implementation wrote to its inputs"
                                          : "the function changed " + changed +
                                                ", which its declaration does not allow");

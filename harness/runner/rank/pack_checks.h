@@ -3,8 +3,8 @@
 // gradients), checks invariants, takes bitwise fingerprints. Used by trials and timings. Loss,
 // metrics and the gradient of a weight belong to the whole batch and are compared there.
 //
-// A new invariant of a rank: one call of findings.add_invariant() in check(). Its merge over ranks
-// and packs, its report and its effect on the verdict follow.
+// A new invariant of a rank: a RegisteredInvariant and one call of findings.add_invariant() in
+// check(). Its merge over ranks and packs, its report and its effect on the verdict follow.
 #pragma once
 
 #include <string>
@@ -13,6 +13,11 @@
 #include "harness/runner/rank/rank_tensors.h"
 
 namespace lossgrid {
+
+inline const RegisteredInvariant kGuardBandsIntact{
+    {.name = "guard_bands_intact",
+     .condition = "nothing is written outside of the buffers",
+     .place = 4}};
 
 /// Places of per-token outputs: the rows of all of them, and the own rows among those.
 struct TokenPlaces {

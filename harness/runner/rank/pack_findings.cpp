@@ -16,13 +16,15 @@ std::uint64_t value_bits(double value, std::uint64_t seed) {
 
 }  // namespace
 
-void PackFindings::add_invariant(InvariantId id, bool holds, const std::string& detail) {
-  invariants.push_back({id, holds ? Invariant::Status::passed : Invariant::Status::failed,
+void PackFindings::add_invariant(const InvariantEntry& invariant, bool holds,
+                                 const std::string& detail) {
+  invariants.push_back({invariant.name,
+                        holds ? Invariant::Status::passed : Invariant::Status::failed,
                         holds ? std::string() : detail});
 }
 
-void PackFindings::add_not_run(InvariantId id, const std::string& reason) {
-  invariants.push_back({id, Invariant::Status::not_run, reason});
+void PackFindings::add_not_run(const InvariantEntry& invariant, const std::string& reason) {
+  invariants.push_back({invariant.name, Invariant::Status::not_run, reason});
 }
 
 std::string describe_misplaced(std::int64_t count, const ElementPlace& first) {

@@ -30,7 +30,7 @@ struct RankCounts {
 
 /// Condition that outputs must meet whatever the truth is.
 struct Invariant {
-  InvariantId id;
+  std::string name;
   enum class Status { passed, failed, not_run } status = Status::passed;
   std::string detail = {};  // reason of failed and not_run
 };
@@ -68,8 +68,8 @@ struct PackFindings {
   std::vector<double> row_gradient;  // [T_c, V_t] of logits, or [hidden_rows, H] of hidden states
 
   /// Adds an invariant; `detail` is kept where it does not hold.
-  void add_invariant(InvariantId id, bool holds, const std::string& detail);
-  void add_not_run(InvariantId id, const std::string& reason);
+  void add_invariant(const InvariantEntry& invariant, bool holds, const std::string& detail);
+  void add_not_run(const InvariantEntry& invariant, const std::string& reason);
 };
 
 /// Returns "3 elements, first: rank 0, sequence 1, token 2, vocab id 7". A row of hidden states has

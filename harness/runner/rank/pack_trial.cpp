@@ -19,6 +19,30 @@
 namespace lossgrid {
 namespace {
 
+const RegisteredInvariant kShiftInvariance{
+    {.name = "shift_invariance",
+     .condition = "a constant that is added to all logits changes nothing; not run for heads "
+                  "without a vocabulary",
+     .place = 10}};
+const RegisteredInvariant kOneMicrobatchInMemory{
+    {.name = "one_microbatch_in_memory",
+     .condition = "buffers of a microbatch are gone before the next one",
+     .place = 16}};
+const RegisteredInvariant kMicrobatchesInFlight{
+    {.name = "microbatches_in_flight",
+     .condition =
+         "the gradient stays if another microbatch has its forward in front of this one's backward",
+     .place = 17}};
+const RegisteredInvariant kEvaluationAsTraining{
+    {.name = "evaluation_as_training",
+     .condition =
+         "loaded code: a forward pass without gradients returns what one with gradients does",
+     .place = 18}};
+const RegisteredInvariant kPlanFreesItsMemory{
+    {.name = "plan_frees_its_memory",
+     .condition = "plugin: the end of a plan frees all that it has allocated",
+     .place = 19}};
+
 /// Constant that is added to all logits: no log-probability may change. The sum is rounded, so the
 /// bound has a term for that.
 constexpr double kShift = 16;
@@ -65,11 +89,11 @@ class PackTrial {
         as_before && changed_inputs_.empty(), device_, result_,
         join(std::vector<std::string>(changed_inputs_.begin(), changed_inputs_.end()), ", "));
     result_.add_invariant(
-        InvariantId::one_microbatch_in_memory, left_bytes == 0,
+        kOneMicrobatchInMemory, left_bytes == 0,
         fmt::format("rank {} still holds {} bytes of a microbatch before", rank_.rank, left_bytes));
     heap_.add_to(result_);
     if (description_.is_external) {
-      result_.add_invariant(InvariantId::evaluation_as_training, evaluation_.empty(),
+      result_.add_invariant(kEvaluationAsTraining, evaluation_.empty(),
                             fmt::format("rank {}: {}", rank_.rank, evaluation_));
     }
     add_foreign_writes();
@@ -179,7 +203,7 @@ class PackTrial {
     }
     compare_with_first_run();
     if (alone) {
-      result_.add_not_run(InvariantId::microbatches_in_flight, alone->text);
+      result_.add_not_run(kMicrobatchesInFlight, alone->text);
     } else {
       check_in_flight(first_gradient);
     }
@@ -204,7 +228,7 @@ class PackTrial {
       if (!apart) apart = distance_in_flight(weight_first, weight_again, roundings);
     }
     result_.add_invariant(
-        InvariantId::microbatches_in_flight, !apart,
+        kMicrobatchesInFlight, !apart,
         fmt::format("rank {}: the gradient is off by {:.2g} of its norm if a second microbatch has "
                     "its forward before this one's backward (1F1B): state outside of the plan?",
                     rank_.rank, apart.value_or(0)));
@@ -215,7 +239,7 @@ class PackTrial {
     const ForeignPlan* foreign = run_.foreign();
     if (foreign == nullptr || foreign->broken_guards().empty()) return;
     for (Invariant& invariant : result_.invariants) {
-      if (invariant.id != InvariantId::guard_bands_intact) continue;
+      if (invariant.name != kGuardBandsIntact.name) continue;
       invariant.status = Invariant::Status::failed;
       invariant.detail = fmt::format("rank {} wrote outside of: {}", rank_.rank,
                                      join(foreign->broken_guards(), ", "));
@@ -227,7 +251,7 @@ class PackTrial {
     if (foreign == nullptr) return;
     const std::optional<std::string> left = foreign->end();
     if (!left) return;
-    result_.add_invariant(InvariantId::plan_frees_its_memory, left->empty(),
+    result_.add_invariant(kPlanFreesItsMemory, left->empty(),
                           fmt::format("rank {}: its end left {}", rank_.rank, *left));
   }
 
@@ -251,7 +275,7 @@ class PackTrial {
 
   void check_shift_invariance() {
     restore_inputs();
-    Invariant invariant{.id = InvariantId::shift_invariance};
+    Invariant invariant{.name = kShiftInvariance.name};
     if (const std::optional<SkipReason> reason = shift_logits()) {
       invariant.status = Invariant::Status::not_run;
       invariant.detail = reason->text;

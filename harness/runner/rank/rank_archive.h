@@ -94,7 +94,7 @@ void fields(A& archive, Cost& cost) {
 
 template <typename A>
 void fields(A& archive, Invariant& invariant) {
-  archive(invariant.id, invariant.status, invariant.detail);
+  archive(invariant.name, invariant.status, invariant.detail);
 }
 
 template <typename A>

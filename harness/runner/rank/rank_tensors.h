@@ -21,6 +21,17 @@
 
 namespace lossgrid {
 
+inline const RegisteredInvariant kEveryElementWritten{
+    {.name = "every_element_written", .condition = "outputs are written completely", .place = 3}};
+inline const RegisteredInvariant kMaskedRowsZero{
+    {.name = "masked_rows_zero",
+     .condition = "the gradient is exactly 0 in rows that are not trained on",
+     .place = 6}};
+inline const RegisteredInvariant kPaddedVocabZero{
+    {.name = "padded_vocab_zero",
+     .condition = "the gradient is exactly 0 in padding columns",
+     .place = 7}};
+
 /// A pack on the rank that runs it; all members outlive the tensors.
 struct RankPack {
   const Problem& problem;
@@ -72,8 +83,8 @@ class RankTensors {
   /// Compares the gradients with the truth, all but that of the weight, which is known only after
   /// the last pack; adds invariants.
   virtual void check(const GradientTruth& truth, PackFindings& findings) const = 0;
-  /// Returns the names of the invariants that check() adds, in its order.
-  virtual std::vector<InvariantId> gradient_invariants() const = 0;
+  /// Returns the invariants that check() adds, in its order.
+  virtual std::vector<InvariantEntry> gradient_invariants() const = 0;
   /// Returns the gradient of the rank's rows, [T_c, V_t] or [hidden_rows, H].
   virtual std::vector<double> row_gradient() const = 0;
   /// Returns the gradients of weight and bias behind renew_gradients() and a second run, and those

@@ -13,11 +13,11 @@
 #include "harness/measure/cache.h"
 #include "harness/measure/self_test.h"
 #include "harness/planner/plan/memory_plan.h"
+#include "harness/runner/job/admission.h"
 #include "harness/runner/timing/recorded_times.h"
 #include "harness/runner/timing/timing_archive.h"
 #include "harness/runner/timing/timing_summary.h"
 #include "harness/runner/trial/trial.h"
-#include "harness/runner/verdict/refusal.h"
 #include "harness/runner/verdict/trial_verdict.h"
 
 namespace lossgrid {
@@ -87,6 +87,18 @@ void skip(TimingRecord& record, SkipReason reason) {
   stop(record, {.skipped = std::move(reason)});
 }
 
+/// Returns a reason for which no implementation is timed on such a grid.
+std::optional<SkipReason> never_timed(const CaseSpec& spec, const Grid& grid) {
+  if (grid.pp > 1) return SkipReason{"only one pipeline stage is timed"};
+  if (grid.is_dynamic()) {
+    return SkipReason{"no dynamic grid is timed: name the CP size of a microbatch"};
+  }
+  if (grid.dp > 1 || spec.microbatches > 1) {
+    return SkipReason{"only one dp rank with one microbatch is timed"};
+  }
+  return std::nullopt;
+}
+
 class Timing {
  public:
   Timing(const PreparedProblem& prepared, const Grid& grid, const TimingRequest& request,
@@ -108,8 +120,9 @@ class Timing {
   }
 
   /// Makes the trials of the implementations that can be timed, on one batch that is padded as all
-  /// of them need. Returns a reason when there is none, or they do not fit.
-  std::optional<SkipReason> choose(const std::vector<std::string>& implementations) {
+  /// of them need; sets the memory that they need. Returns a reason when there is none.
+  std::optional<SkipReason> choose(const std::vector<std::string>& implementations,
+                                   RanksMemory& need) {
     std::vector<std::string> timed;
     std::vector<std::string> that_pad;
     for (const std::string& text : implementations) {
@@ -137,7 +150,9 @@ class Timing {
         implementations.end()) {
       record_.no_speedup_reason = record_.baseline + " is not among the implementations";
     }
-    return shortage();
+    need.rank_bytes.assign(need.rank_bytes.size(), timing_memory_bytes(*problem_, *plan_));
+    if (traits_of(backend_).is_gpu) need.rank_host_bytes = timing_host_bytes(*problem_);
+    return std::nullopt;
   }
 
   /// Runs the ranks. Returns true if one of them hangs or has lost its GPU.
@@ -189,14 +204,6 @@ class Timing {
         std::max(plan_->product_rows, (problem_->local_rows() + chunks - 1) / chunks);
   }
 
-  std::optional<SkipReason> shortage() const {
-    const auto ranks = static_cast<std::size_t>(grid_.ranks());
-    const RanksMemory need{
-        .rank_bytes = std::vector(ranks, timing_memory_bytes(*problem_, *plan_)),
-        .rank_host_bytes = traits_of(backend_).is_gpu ? timing_host_bytes(*problem_) : 0};
-    return memory_shortage(backend_, need, ranks_.has_nccl());
-  }
-
   void record_failure(const RanksOutcome& outcome) {
     const auto first = static_cast<std::size_t>(std::max(0, outcome.first_failed_rank));
     const RankOutcome& failed = outcome.ranks[first];
@@ -232,25 +239,17 @@ TimingOutcome time_implementations(const PreparedProblem& prepared,
   record.useful_flops = 6.0 * static_cast<double>(problem.tokens()) *
                         static_cast<double>(problem.spec.hidden) *
                         static_cast<double>(problem.spec.vocab);
-  if (grid.pp > 1) {
-    skip(record, {"only one pipeline stage is timed"});
-    return timed;
-  }
-  if (grid.is_dynamic()) {
-    skip(record, {"no dynamic grid is timed: name the CP size of a microbatch"});
-    return timed;
-  }
-  if (grid.dp > 1 || problem.spec.microbatches > 1) {
-    skip(record, {"only one dp rank with one microbatch is timed"});
-    return timed;
-  }
-  require_fits(problem, grid);
-  if (const auto reason = ranks.agree_on_first_error(ranks.unavailable(backend, grid.ranks()))) {
+  const std::optional<SkipReason> untimed = never_timed(problem.spec, grid);
+  if (!untimed) require_fits(problem, grid);
+  const Admission admission(ranks, grid, backend);
+  if (const auto reason = admission.closed(untimed)) {
     skip(record, *reason);
     return timed;
   }
   Timing timing(prepared, grid, request, cache, backend, ranks, recording, record);
-  const TrialFacts facts = agree_on_refusal(ranks, [&] { return timing.choose(implementations); });
+  const Refusal refusal =
+      admission.refusal([&](RanksMemory& need) { return timing.choose(implementations, need); });
+  const TrialFacts facts{.skipped = refusal.skipped, .failure = refusal.failure};
   if (!facts.may_run()) {
     stop(record, facts);
     return timed;

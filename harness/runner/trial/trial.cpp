@@ -8,13 +8,13 @@
 #include "harness/loss/registry.h"
 #include "harness/planner/plan/memory_plan.h"
 #include "harness/problem/batch/dynamic_partition.h"
+#include "harness/runner/job/admission.h"
 #include "harness/runner/rank/rank_archive.h"
 #include "harness/runner/rank/rank_trial.h"
 #include "harness/runner/trial/gathered_outputs.h"
 #include "harness/runner/verdict/desync_report.h"
 #include "harness/runner/verdict/failure_facts.h"
 #include "harness/runner/verdict/rank_merge.h"
-#include "harness/runner/verdict/refusal.h"
 #include "harness/runner/verdict/unjudged_outputs.h"
 #include "harness/verify/checks/expected.h"
 #include "harness/verify/truth/unpadded_batch.h"
@@ -22,13 +22,11 @@
 namespace lossgrid {
 namespace {
 
-/// Returns a reason for which the trial cannot run here. Throws unsupported if the implementation
-/// refuses it, which a suite may have to state. A rank of the last pipeline stage holds one
-/// microbatch at a time, the others none.
-std::optional<SkipReason> skip_reason(const TrialSetup& setup) {
+/// Returns a reason for which the implementation never takes the trial; sets the memory that it
+/// needs. Throws unsupported if the implementation refuses it, which a suite may have to state. A
+/// rank of the last pipeline stage holds one microbatch at a time, the others none.
+std::optional<SkipReason> ask(const TrialSetup& setup, RanksMemory& need) {
   std::optional<SkipReason> reason;
-  RanksMemory need{.rank_bytes =
-                       std::vector<std::int64_t>(static_cast<std::size_t>(setup.grid.ranks()))};
   for_each_part(setup, [&](int first, const LossProblem& loss_problem) {
     if (!reason) reason = setup.implementation->unsupported(loss_problem);
     if (reason) return;
@@ -39,8 +37,7 @@ std::optional<SkipReason> skip_reason(const TrialSetup& setup) {
     }
   });
   if (reason && !reason->is_always_right) throw Error(ErrorCode::unsupported, reason->text);
-  if (reason) return reason;
-  return memory_shortage(setup.backend, need, setup.over_nccl);
+  return reason;
 }
 
 /// Returns the CP sizes of the microbatches, "4,1".
@@ -54,12 +51,10 @@ std::string cp_sizes_text(const TrialSetup& setup) {
 
 /// Decides with all processes whether the trial runs, and describes one that may.
 TrialFacts admit(const TrialSetup& setup, const Ranks& ranks, TrialRecord& record) {
+  const Admission admission(ranks, setup.grid, setup.backend);
   TrialFacts facts;
-  facts.skipped = not_applicable(*setup.implementation, *setup.problem, setup.grid);
-  if (!facts.skipped) {
-    facts.skipped =
-        ranks.agree_on_first_error(ranks.unavailable(setup.backend, setup.grid.ranks()));
-  }
+  facts.skipped =
+      admission.closed(not_applicable(*setup.implementation, *setup.problem, setup.grid));
   if (facts.skipped) return facts;
   for_each_part(setup, [&](int, const LossProblem& loss_problem) {
     record.padded_tokens += loss_problem.rows();
@@ -69,7 +64,10 @@ TrialFacts admit(const TrialSetup& setup, const Ranks& ranks, TrialRecord& recor
   if (!padding.empty()) record.details["padding"] = padding;
   if (setup.grid.is_dynamic()) record.details["cp_sizes"] = cp_sizes_text(setup);
   record.branch_shares = setup.truth->objective.branch_shares(unpadded_batch(*setup.problem));
-  return agree_on_refusal(ranks, [&] { return skip_reason(setup); });
+  const Refusal refusal = admission.refusal([&](RanksMemory& need) { return ask(setup, need); });
+  facts.skipped = refusal.skipped;
+  facts.failure = refusal.failure;
+  return facts;
 }
 
 /// Records the ranks of a trial that was cut short.

@@ -14,6 +14,20 @@
 namespace lossgrid {
 namespace {
 
+const RegisteredInvariant kGradientRowsSumToZero{
+    {.name = "gradient_rows_sum_to_zero",
+     .condition = "softmax gradients of a row add up to 0",
+     .place = 9}};
+const RegisteredInvariant kSameBitsOnAllRanks{
+    {.name = "same_bits_on_all_ranks",
+     .condition = "all ranks return the same loss and metrics, and those of the same rows the same "
+                  "numbers by token, bit by bit",
+     .place = 11}};
+const RegisteredInvariant kOwnedLabelsSumToValidTokens{
+    {.name = "owned_labels_sum_to_valid_tokens",
+     .condition = "each valid target is owned by exactly one TP rank",
+     .place = 12}};
+
 /// Sums over all elements of a gradient that are compared, in float64.
 struct SquaredErrors {
   double error = 0;
@@ -68,8 +82,9 @@ void merge_checks(const TrialSetup& setup, const std::vector<RankResult>& ranks,
   }
 }
 
-void add_invariant(TrialRecord& record, InvariantId id, bool holds, const std::string& detail) {
-  record.invariants.push_back({name(id), holds ? "passed" : "failed", holds ? "" : detail});
+void add_invariant(TrialRecord& record, const InvariantEntry& invariant, bool holds,
+                   const std::string& detail) {
+  record.invariants.push_back({invariant.name, holds ? "passed" : "failed", holds ? "" : detail});
 }
 
 /// Adds the first failure of every invariant of a rank, in the order in which packs have them.
@@ -80,7 +95,7 @@ void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& rank
     for (const PackFindings& pack : rank.packs) {
       for (const Invariant& found : pack.invariants) {
         const auto same = std::find_if(merged.begin(), merged.end(), [&](const Invariant& other) {
-          return other.id == found.id;
+          return other.name == found.name;
         });
         if (same == merged.end()) {
           merged.push_back(found);
@@ -92,7 +107,7 @@ void merge_rank_invariants(const Grid& grid, const std::vector<RankResult>& rank
   };
   for (std::size_t r = grid.first_of_last_stage(); r < ranks.size(); ++r) add(ranks[r]);
   for (const Invariant& invariant : merged) {
-    InvariantRecord one{name(invariant.id), "passed", invariant.detail};
+    InvariantRecord one{invariant.name, "passed", invariant.detail};
     if (invariant.status == Invariant::Status::failed) one.status = "failed";
     if (invariant.status == Invariant::Status::not_run) one.status = "not_run";
     record.invariants.push_back(one);
@@ -126,17 +141,18 @@ std::string row_that_does_not_add_up(const TrialSetup& setup,
 
 void merge_row_sums(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                     TrialRecord& record) {
-  constexpr InvariantId kId = InvariantId::gradient_rows_sum_to_zero;
   if (setup.problem->spec.hidden > 0) {
-    record.invariants.push_back({name(kId), "not_run", "starts from hidden states"});
+    record.invariants.push_back(
+        {kGradientRowsSumToZero.name, "not_run", "starts from hidden states"});
     return;
   }
   if (!setup.implementation->describe().outputs.gradients) {
-    record.invariants.push_back({name(kId), "not_run", "the implementation returns no gradient"});
+    record.invariants.push_back(
+        {kGradientRowsSumToZero.name, "not_run", "the implementation returns no gradient"});
     return;
   }
   const std::string row = row_that_does_not_add_up(setup, ranks);
-  add_invariant(record, kId, row.empty(), row);
+  add_invariant(record, kGradientRowsSumToZero, row.empty(), row);
 }
 
 /// Returns the first rank of the group that works on the same rows: all of it must hold the same
@@ -200,20 +216,20 @@ void merge_shared_values(const TrialSetup& setup, const std::vector<RankResult>&
       }
     }
   }
-  add_invariant(record, InvariantId::same_bits_on_all_ranks, detail.empty(), detail);
-  constexpr InvariantId kOwns = InvariantId::owned_labels_sum_to_valid_tokens;
+  add_invariant(record, kSameBitsOnAllRanks, detail.empty(), detail);
   if (setup.implementation->describe().outputs.owned_labels) {
-    add_invariant(record, kOwns, owned == record.valid_tokens,
+    add_invariant(record, kOwnedLabelsSumToValidTokens, owned == record.valid_tokens,
                   fmt::format("ranks own {} labels, the batch has {} valid tokens", owned,
                               record.valid_tokens));
   } else {
-    record.invariants.push_back({name(kOwns), "not_run", "the implementation does not count them"});
+    record.invariants.push_back(
+        {kOwnedLabelsSumToValidTokens.name, "not_run", "the implementation does not count them"});
   }
 }
 
 bool took_memory_from_heap(const TrialRecord& record) {
   return std::any_of(record.invariants.begin(), record.invariants.end(), [](const auto& invariant) {
-    return invariant.name == name(InvariantId::memory_from_device) && invariant.status == "failed";
+    return invariant.name == kMemoryFromDevice && invariant.status == "failed";
   });
 }
 

@@ -15,6 +15,22 @@
 namespace lossgrid {
 namespace {
 
+const RegisteredInvariant kSameGradientOnReplicas{
+    {.name = "same_gradient_on_replicas",
+     .condition = "train step (engine): ranks that hold an element of the gradient hold the same "
+                  "bits of the element",
+     .place = 13}};
+const RegisteredInvariant kSameLossOnReplicas{
+    {.name = "same_loss_on_replicas",
+     .condition = "train step (engine): all ranks report the same loss, and ranks that report a "
+                  "metric the same one",
+     .place = 14}};
+const RegisteredInvariant kGradientSlicesCover{
+    {.name = "gradient_slices_cover",
+     .condition = "train step that leaves slices: every element is held, each by the same number "
+                  "of ranks, and not by all ranks",
+     .place = 15}};
+
 /// Returns the losses that a rank reported, all packs together, without the part of a dp rank that
 /// the harness takes of each.
 double reported_loss(const TrialSetup& setup, const RankResult& rank) {
@@ -72,8 +88,9 @@ std::optional<ReplicaFindings> merged_gradient(const std::vector<RankResult>& ra
   return merged;
 }
 
-void add_replica_invariant(TrialRecord& record, InvariantId id, const std::string& detail) {
-  record.invariants.push_back({name(id), detail.empty() ? "passed" : "failed", detail});
+void add_replica_invariant(TrialRecord& record, const InvariantEntry& invariant,
+                           const std::string& detail) {
+  record.invariants.push_back({invariant.name, detail.empty() ? "passed" : "failed", detail});
 }
 
 std::string misfit_of_slices(const ReplicaFindings& found) {
@@ -142,18 +159,17 @@ ReplicaFacts loss_facts(const TrialSetup& setup, const std::vector<RankResult>& 
 void merge_replicas(const TrialSetup& setup, const std::vector<RankResult>& ranks,
                     TrialRecord& record) {
   if (weight_gradient_parts(setup) == WeightGradientParts::summands) return;
-  add_replica_invariant(record, InvariantId::same_loss_on_replicas,
-                        difference_of_reports(setup, ranks));
+  add_replica_invariant(record, kSameLossOnReplicas, difference_of_reports(setup, ranks));
   const std::optional<ReplicaFindings> gradient = merged_gradient(ranks);
   if (!gradient) return;
   add_replica_invariant(
-      record, InvariantId::same_gradient_on_replicas,
+      record, kSameGradientOnReplicas,
       gradient->different == 0
           ? ""
           : fmt::format("ranks hold other bits of {} elements of the weight's gradient, first: {}",
                         gradient->different, gradient->first_different));
   if (weight_gradient_parts(setup) == WeightGradientParts::slices) {
-    add_replica_invariant(record, InvariantId::gradient_slices_cover, misfit_of_slices(*gradient));
+    add_replica_invariant(record, kGradientSlicesCover, misfit_of_slices(*gradient));
   }
 }
 

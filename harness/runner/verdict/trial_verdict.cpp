@@ -62,7 +62,7 @@ void add_failed_checks(const std::vector<CheckRecord>& checks, std::vector<Verdi
 void add_failed_invariants(const std::vector<InvariantRecord>& invariants, bool that_explain,
                            std::vector<VerdictReason>& out) {
   for (const InvariantRecord& invariant : invariants) {
-    const bool explains = invariant.name == name(InvariantId::scale_identity);
+    const bool explains = invariant.name == kScaleIdentity;
     if (invariant.status != "failed" || explains != that_explain) continue;
     out.push_back({TrialStatus::failed, invariant.name + ": " + invariant.detail});
   }

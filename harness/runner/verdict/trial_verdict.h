@@ -8,17 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "harness/core/error.h"
 #include "harness/core/skip_reason.h"
+#include "harness/runner/job/admission.h"
 #include "reports/record/record.h"
 
 namespace lossgrid {
-
-/// Failure of a rank before its checks, or of user code that decides what an implementation takes.
-struct RankFailure {
-  ErrorCode code = ErrorCode::internal;
-  std::string text;  // one line
-};
 
 /// Facts about one trial. As constructed it was not reached.
 struct TrialFacts {

@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kLargest = std::numeric_limits<float>::max();
 
-/// Returns error / bound, which is at most 1 exactly if the error is within the bound: an infinite
-/// bound is never used up, and a NaN or a missed infinity is infinitely wrong.
-double ratio_of(double error, double bound, bool within) {
+/// Returns error / bound, which is at most 1 exactly if the error is within the bound: 0 for an
+/// infinite bound, infinite for a NaN or a missed infinity.
+double error_ratio(double error, double bound, bool within) {
   if (within) return std::isinf(bound) ? 0 : error / bound;
   const double ratio = error / bound;
   return ratio > 1 ? ratio : std::numeric_limits<double>::infinity();
@@ -23,7 +23,7 @@ double ratio_of(double error, double bound, bool within) {
 void Check::note(double got, double want, double error, double bound, const ElementPlace& place) {
   const bool within = error <= bound && !std::isinf(want);  // false for a NaN
   if (!within) ++beyond_bound_;
-  const double ratio = ratio_of(error, bound, within);
+  const double ratio = error_ratio(error, bound, within);
   if (has_worst_ && !(ratio > ratio_)) return;
   has_worst_ = true;
   ratio_ = ratio;

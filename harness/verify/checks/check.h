@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Check`: the comparison of one tensor, which counts elements and keeps the worst. A value passes
-// if |got - want| is within its bound. A NaN never passes. An infinite `got` passes if the same
-// infinity is wanted, or if a finite `want` has an infinite bound. For an infinite `want` nothing
-// else passes.
+// `Check`: the comparison of one tensor, which counts elements and keeps the worst element. A value
+// passes if |got - want| is within its bound. A NaN never passes. An infinite `got` passes if
+// `want` is the same infinity, or is finite with an infinite bound. An infinite `want` accepts only
+// the same infinity.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lossgrid {
 struct ElementPlace {
   std::int64_t rank = 0;
   std::int64_t sequence = -1;
-  std::int64_t token = -1;  // row: offset of the predicting token in its sequence
+  std::int64_t token = -1;  // offset of the predicting token in its sequence
   std::int64_t vocab_id = -1;
 };
 
@@ -23,25 +23,27 @@ class Check {
  public:
   explicit Check(std::string name = "") : name_(std::move(name)) {}
 
-  /// Compares one element. Inlined: it is called for every element of a shard.
+  /// Compares one element. Inlined, as it is called for every element of a shard.
   void add(double got, double want, double bound, const ElementPlace& place) {
     ++compared_;
-    if (got == want) return;  // infinities too
+    if (got == want) return;  // equal infinities too
     const double error = got > want ? got - want : want - got;
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    // Within its bound, and not the worst.
+    // Within the bound, and not worse than the worst element so far.
     if (error < kInfinity && error <= (ratio_ < 1 ? ratio_ : 1) * bound) return;
     note(got, want, error, bound, place);
   }
 
-  /// Compares a float32 result: beyond the largest float32, that number stands for every result,
-  /// infinite or not, since rounding to nearest and towards zero differ there.
+  /// Compares a float32 result. Every number beyond the largest float32, infinite or not, is
+  /// replaced by the largest float32, because rounding to nearest and rounding towards zero differ
+  /// there.
   void add_float32(double got, double want, double bound, const ElementPlace& place);
 
-  /// Counts elements that are known to be within their bounds and not worse than the worst so far.
+  /// Counts elements that are known to be within their bounds and no worse than the worst element
+  /// so far.
   void add_fine(std::int64_t elements) { compared_ += elements; }
 
-  /// Adds the elements that another rank compared of the same tensor.
+  /// Adds the elements of the same tensor that another rank compared.
   void merge(const Check& other);
 
   const std::string& name() const { return name_; }

@@ -19,7 +19,7 @@ namespace {
 
 using RowBound = double (*)(const RowTruth&, int);
 
-/// Compares log-probabilities or entropies, within `bound` of their row.
+/// Compares log-probabilities or entropies within the `bound` of each row.
 Check check_about_tokens(const std::string& name, const Problem& problem, const Truth& truth,
                          int serial_adds, RowBound bound, const std::vector<double>& want,
                          const std::vector<double>& got) {

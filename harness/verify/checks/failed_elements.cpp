@@ -61,7 +61,7 @@ std::optional<double> FailedElements::common_factor() const {
 }
 
 bool FailedElements::are_bf16() const {
-  // By chance one of 2^16 is such a number.
+  // By chance one float32 in 2^16 is a bfloat16 number.
   constexpr std::int64_t kEnough = 8;
   return bits_compared >= kEnough && bits_of_bf16 == bits_compared;
 }

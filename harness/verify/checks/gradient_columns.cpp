@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rest behind the last whole vector goes through the same code with vectors of one element.
+// The elements after the last whole vector go through the same code with vectors of one element.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "harness/verify/checks/gradient_columns.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set
@@ -42,7 +42,7 @@ struct Dtype16 {
     const auto halves = hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(got));
     return widen(d, hn::ShiftLeft<16>(hn::PromoteTo(Words(), halves)));
   }
-  /// Rounds to nearest even; truths are no NaN.
+  /// Rounds to nearest even. No truth is NaN.
   static V round(D d, V x) {
     const Words words;
     const auto word = hn::BitCast(words, hn::DemoteTo(Narrow(), x));
@@ -55,7 +55,7 @@ struct Dtype16 {
   static V widen(D d, hn::Vec<Words> word) { return hn::PromoteTo(d, hn::BitCast(Narrow(), word)); }
 };
 
-/// Compares columns from `begin` on, as far as whole vectors go. Returns the end of the last one.
+/// Compares columns from `begin` on in whole vectors. Returns the end of the last vector.
 template <template <class> class Dtype, class D, typename T>
 HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t begin,
                                double allowed, GradientColumnSums& sums,
@@ -92,7 +92,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     const auto want = hn::Mul(minus_grad, p);
     const auto size = hn::Abs(want);
     const auto value = As::load(d, got + k);
-    // As GradientBound.
+    // Same formulas as GradientBound.
     const auto objective = hn::Mul(radius, p);
     const auto rounding = hn::Mul(u_out, hn::Add(size, objective));
     const auto roundings = hn::Mul(largest, hn::MulAdd(u4, distance, row_term));
@@ -109,7 +109,7 @@ HWY_INLINE std::size_t compare(D d, const GradientColumns& columns, std::size_t 
     values = hn::Add(values, value);
     bounds = hn::Add(bounds, own);
     computation_times_truth = hn::MulAdd(computation, size, computation_times_truth);
-    // As BiasSums::add_element.
+    // Same formulas as BiasSums::add_element.
     const auto slack = hn::Add(computation, objective);
     const auto rounded = As::round(d, want);
     const auto up = hn::Abs(hn::Sub(As::round(d, hn::Add(want, slack)), rounded));

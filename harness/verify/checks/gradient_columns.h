@@ -2,7 +2,7 @@
 // Fast comparison of columns of one row of a gradient with the truth, in float64 for all
 // instruction sets (Google Highway): the formulas of GradientBound and BiasSums for columns other
 // than the target's, eight at a time. It only selects suspects: columns that may be wrong, or worse
-// than the worst so far, are left to Check::add.
+// than the worst column so far, for Check::add.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lossgrid {
 
-/// Columns of a row without the target's. REQUIRES: !bound.is_unbounded().
+/// Columns of a row except the target's column. REQUIRES: !bound.is_unbounded().
 struct GradientColumns {
   const GradientBound& bound;
   double max = 0;           // largest logit of the row
@@ -24,10 +24,10 @@ struct GradientColumns {
   DType dtype = DType::f32;
 };
 
-/// Sums over columns; see BiasSums and GradientFindings.
+/// Sums over columns, see BiasSums and GradientFindings.
 struct GradientColumnSums {
   double values = 0;
-  double bounds = 0;  // of rounding and computation
+  double bounds = 0;  // sum of bounds of rounding and computation
   double computation_times_truth = 0;
   double out_truth = 0;
   double rounded_truth = 0;
@@ -35,9 +35,9 @@ struct GradientColumnSums {
   double truth_squared = 0;
 };
 
-/// Adds the columns to `sums` and appends suspects: the index of every column whose error exceeds
-/// `allowed` times its bound or is NaN, as in memory that was never written (buffer.h), and of its
-/// neighbours.
+/// Adds the columns to `sums` and appends suspects: the indices of every column whose error exceeds
+/// `allowed` times its bound or is NaN, as in memory that was never written (buffer.h), and of the
+/// columns in the same vector.
 void compare_columns(const GradientColumns& columns, double allowed, GradientColumnSums& sums,
                      std::vector<std::int32_t>& suspects);
 

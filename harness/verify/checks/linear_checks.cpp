@@ -115,17 +115,17 @@ class RowComparison {
   LinearFindings& findings_;
   std::int64_t block_rows_ = 0;
   ElementPlace block_place_;
-  double row_rounding_ = 0;     // of logits, which all elements of a row share, times |truth|
-  double row_mean_square_ = 0;  // of its roundings, if there is one of each element
-  double block_error_ = 0;      // sums of squares
+  double row_rounding_ = 0;     // rounding of logits, shared by a row, times |truth|
+  double row_mean_square_ = 0;  // mean square of a row's roundings, if every element has one
+  double block_error_ = 0;      // sum of squares
   double block_independent_ = 0;
   double block_common_ = 0;
   double block_rounding_ = 0;  // sum of the rows' mean squares
   double block_rounding_squared_ = 0;
 };
 
-/// Counts misplaced elements: in rows that take part in the loss those that were not written, in
-/// others also any that are not 0.
+/// Counts misplaced elements: unwritten elements and, in rows that take no part in the loss,
+/// nonzero elements.
 template <typename T>
 void count_misplaced(const T* got, std::int64_t size, bool takes_part, const ElementPlace& place,
                      LinearFindings& findings) {
@@ -175,7 +175,7 @@ LinearFindings check_grad_hidden(const Problem& problem, const Truth& truth,
 
 namespace {
 
-/// Compares columns of the gradient of the weight, behind which that of a bias stands.
+/// Compares columns of the gradient of the weight, whose last column is the gradient of a bias.
 LinearFindings check_ids(const std::string& name, const Columns& columns, const Truth& truth,
                          const VocabShard& shard, std::span<const double> got,
                          std::span<const double> before, const DeclaredRoundings& declared,

@@ -40,7 +40,7 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
       if (number == -kInfinity && row.may_overflow(term)) number = want;
       double bound = term_bound(row, term, serial_adds, problem.spec.dtype);
       if (term == RowTerm::top1) {
-        // It is one of two numbers also where either is right.
+        // The number is 0 or 1 even if both are right.
         if (bound > 0) want = number == 0 ? 0 : 1;
         bound = 0;
       }
@@ -57,9 +57,9 @@ std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
 
 namespace {
 
-/// Compares with the interval of a number, `rounding` wider. Where the number is infinite and
-/// finite results are right as well, no error has a meaning: nothing is beyond but what the
-/// interval lacks.
+/// Compares with the interval of a number, widened by `rounding`. If the number is infinite and
+/// finite results are right as well, an error has no meaning: only a result outside of the interval
+/// is beyond its bound.
 void add_number(const Enclosure& want, double got, double rounding, std::int64_t rank,
                 Check& check) {
   if (std::isinf(want.value) && !want.is_exact()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison of what a rank returns beside gradients with the truth: its numbers by token, its loss
-// and its metrics.
+// Comparison of a rank's outputs other than gradients with the truth: its numbers by token, its
+// loss and its metrics.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,16 @@ namespace lossgrid {
 /// not poisoned, and they have probabilities (no NaN, not -inf alone).
 bool has_logprob(const Problem& problem, const RowTruth& row);
 
-/// Returns the checks "logprobs" and, of the columns that are there, "entropy", "vocab_min",
-/// "vocab_max", "logsumexp" and "mean_logprob" of the outputs for the rows at `places`. Tensors
-/// that are not in `outputs` have none.
+/// Returns the checks of the outputs for the rows at `places`: "logprobs", "entropy", "vocab_min",
+/// "vocab_max", "logsumexp" and "mean_logprob". A tensor that is missing in `outputs` has no check.
 std::vector<Check> check_tokens(const Problem& problem, const Truth& truth,
                                 std::span<const RowPlace> places, const TokenOutputs& all,
                                 const Outputs& outputs, int serial_adds, std::int64_t rank);
 
-/// Returns the checks "loss" and "metric.NAME" for every metric of the truth. A metric that is
-/// missing, that is not in `outputs` or that joins by another rule fails. The bound is the truth's
-/// interval and one rounding to float32, or the declared rounding of a loss; counts and numbers of
-/// the global batch are exact.
+/// Returns the checks "loss" and "metric.NAME" for every metric of the truth. A metric fails if it
+/// is missing in either of the two or joins by another rule. The bound is the truth's interval plus
+/// one rounding to float32, or plus the declared rounding of a loss; counts and numbers of the
+/// global batch are exact.
 std::vector<Check> check_result(const ObjectiveTruth& truth, const ObjectiveResult& got,
                                 const Outputs& outputs, std::int64_t rank,
                                 const DeclaredRoundings& declared = {});

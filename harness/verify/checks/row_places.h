@@ -11,8 +11,8 @@
 namespace lossgrid {
 
 struct RowPlace {
-  std::int64_t sequence = -1;  // in the whole batch
-  std::int64_t offset = -1;    // in its padded sequence
+  std::int64_t sequence = -1;  // sequence of the whole batch
+  std::int64_t offset = -1;    // offset in the padded sequence
   std::int64_t row = -1;       // true token row of the problem (a part or the whole), -1 for a pad
 };
 

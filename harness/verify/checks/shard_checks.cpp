@@ -58,7 +58,7 @@ Check check_bias(const BiasSums& sums, const std::string& name) {
 
 namespace {
 
-/// Comparison of the rows of a gradient that one thread takes.
+/// Comparison of one thread's rows of a gradient.
 class GradientComparison {
  public:
   GradientComparison(const Problem& problem, const Truth& truth, const VocabShard& shard,
@@ -89,7 +89,7 @@ class GradientComparison {
 
   std::int64_t reading_ns() const { return reading_ns_; }
 
-  /// Appends its findings to those of the rows before.
+  /// Appends its findings to the findings about earlier rows.
   void append_to(GradientFindings& findings) const {
     findings.elements.merge(findings_.elements);
     findings.failed.add(findings_.failed);
@@ -118,7 +118,7 @@ class GradientComparison {
     InputTransform transform;
     DivergenceColumns divergence;
     bool teacher_overflows;
-    std::int64_t target;  // column, also beyond this shard
+    std::int64_t target;  // column of the target, possibly outside of this shard
   };
 
   /// An element of the truth.
@@ -168,15 +168,15 @@ class GradientComparison {
     double magnitude = 0;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
       const Column column = compare_plainly(row, v, sums);
-      sums.values -= row.grad.terms[RowTerm::logsumexp].value * column.p;
+      sums.values -= row.gradient.row_sum() * column.p;
       sums.bounds += row.bound.row_sum_objective(column.p);
       magnitude += std::abs(column.truth.want);
     }
     finish_row(row, sums, magnitude);
   }
 
-  /// Compares a row whose gradient does not add up to 0, nor do the errors of the objective,
-  /// element by element: the slopes of transformed logits differ by column, and an infinite
+  /// Compares element by element a row in which neither the gradient nor the errors of the
+  /// objective add up to 0: the slopes of transformed logits differ by column, and an infinite
   /// divergence has columns without a gradient.
   template <typename T>
   void compare_row_of_any_sum(const TrainedRow<T>& row) {
@@ -191,11 +191,11 @@ class GradientComparison {
     finish_row(row, sums, magnitude);
   }
 
-  /// Sets what the sums of a row amount to; `magnitude`: sum of |truth|.
+  /// Stores the sums of a row; `magnitude` is the sum of |truth|.
   template <typename T>
   void finish_row(const TrainedRow<T>& row, const GradientColumnSums& sums, double magnitude) {
     BiasSums& bias = row_bias_.back();
-    // Underflow is alike in all rows.
+    // All rows share the error of underflow.
     bias.shared +=
         sums.shared + floor_by_x(row.transform.row.factor, row.bound.row().floor) * magnitude;
     bias.computation_squared = sums.computation_times_truth * sums.computation_times_truth;
@@ -203,9 +203,9 @@ class GradientComparison {
     findings_.row_sum_bounds.back() = sums.bounds;
   }
 
-  /// Returns the row with the intervals of d loss / d numbers. Of several sides of a switch, that
-  /// of the log-probability, or of the value, is the one with which the worst element of `got` uses
-  /// the least of its bound.
+  /// Returns the row with the intervals of d loss / d numbers. If a switch has several possible
+  /// sides, picks the side of the log-probability, or of the value, for which the worst element of
+  /// `got` is the smallest part of its bound.
   template <typename T>
   TrainedRow<T> trained_row(const RowPlace& place, const T* got) const {
     const RowGradientTruth gradient = truth_.objective.gradient(place.row);
@@ -248,7 +248,7 @@ class GradientComparison {
   double worst_ratio(const TrainedRow<T>& row) const {
     Check elements;
     for (std::int64_t v = 0; v < shard_.valid(); ++v) {
-      const InputColumn column = column_of(row, v).truth;
+      const InputColumn column = true_column(row, v).truth;
       elements.add(static_cast<double>(row.got[v]), column.want, column.bound(), {});
     }
     return elements.ratio();
@@ -284,7 +284,7 @@ class GradientComparison {
 
   /// Returns column v of the truth, by the plain formulas.
   template <typename T>
-  Column column_of(const TrainedRow<T>& row, std::int64_t v) const {
+  Column true_column(const TrainedRow<T>& row, std::int64_t v) const {
     const double logit = logits_[static_cast<std::size_t>(v)];
     Column column{.v = v, .p = std::exp(logit - row.truth.max) / row.truth.sum, .truth = {}};
     DivergenceColumn divergence;
@@ -302,13 +302,13 @@ class GradientComparison {
   /// Compares a column by the plain formulas.
   template <typename T>
   void look_at(const TrainedRow<T>& row, std::int64_t v) {
-    add(row, column_of(row, v));
+    add(row, true_column(row, v));
   }
 
   /// Compares a column by the plain formulas, adds it to all sums and returns it.
   template <typename T>
   Column compare_plainly(const TrainedRow<T>& row, std::int64_t v, GradientColumnSums& sums) {
-    const Column column = column_of(row, v);
+    const Column column = true_column(row, v);
     const InputColumn& truth = column.truth;
     add(row, column);
     const double value = static_cast<double>(row.got[v]);
@@ -358,7 +358,7 @@ class GradientComparison {
   int serial_adds_;
   std::int64_t rank_;
   GradientFindings findings_;
-  std::vector<BiasSums> row_bias_;  // by row: their sum does not depend on the threads
+  std::vector<BiasSums> row_bias_;  // by row, as a total must not depend on threads
   std::vector<double> logits_;
   std::vector<std::int32_t> suspects_;
   std::int64_t reading_ns_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparison of every element of a rank's gradient shard with the truth. Also counts misplaced
-// elements: those that were not written, and anything but zero in masked rows and padding columns.
+// elements: unwritten elements, and nonzero elements in masked rows and padding columns.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace lossgrid {
 
-/// The step to the next number of a dtype, in place of an infinite one: 0 times it is 0.
+/// Largest step to the next number of a dtype. It is finite, so that 0 times the step is 0.
 inline constexpr double kLongestStep = 1e300;
 
-/// Sums for the bias check |<out, truth> / <rounded truth, truth> - 1|: they add up over ranks.
+/// Sums for the bias check |<out, truth> / <rounded truth, truth> - 1|, added up over ranks.
 struct BiasSums {
   double out_truth = 0;
   double rounded_truth = 0;
@@ -29,9 +29,9 @@ struct BiasSums {
   double shared = 0;               // sum over elements of the shared bound x |truth|
   void add(const BiasSums& other);
 
-  /// Adds the element `out`. `baseline`: the truth after known roundings, before the rounding of
-  /// the result to `dtype`. `shared_bound`: the error that elements may share. `computation`: the
-  /// bound of their other errors, whose square the caller adds.
+  /// Adds the element `out`. `baseline` is the truth after known roundings, before the result is
+  /// rounded to `dtype`. `shared_bound` bounds the error that elements may share. `computation`
+  /// bounds their other errors; the caller adds its square.
   void add_element(DType dtype, double out, double truth, double baseline, double computation,
                    double shared_bound);
 
@@ -40,14 +40,14 @@ struct BiasSums {
   std::optional<double> scale() const;
 };
 
-/// Returns the check of a scale error that no single element shows; `name`: "grad_logits_bias". The
-/// truth is rounded to the dtype of the gradient first: rows with nearly the same gradient have the
-/// same rounding error, and an error of rounding to nearest is no bias of the implementation. The
-/// bound has two parts. Errors of the computation are shared by a row and independent between rows:
-/// three times the root of their summed squares. Errors that rows may share add up: the interval of
-/// the objective, the floor of the bound under which numbers vanish, and the step to the next
-/// number of the dtype for an element that is that close to the middle. Compares nothing for a
-/// gradient of zero.
+/// Returns the check of a scale error that no single element shows, named `name`
+/// ("grad_logits_bias"). The truth is rounded to the dtype of the gradient first: rows with nearly
+/// the same gradient have the same rounding error, and an error of rounding to nearest is no bias
+/// of the implementation. The bound has two parts. Errors of the computation are shared by a row
+/// and independent between rows; their part is three times the root of their summed squares. Errors
+/// that rows may share add up: the interval of the objective, the floor of the bound under which
+/// numbers vanish, and the step to the next number of the dtype for an element so close to the
+/// middle between two numbers. Compares nothing for a gradient of zero.
 Check check_bias(const BiasSums& sums, const std::string& name);
 
 struct GradientFindings {
@@ -55,12 +55,12 @@ struct GradientFindings {
   FailedElements failed;
   BiasSums bias;
   std::int64_t trained_rows = 0;     // rows that take part in the loss
-  std::int64_t not_written = 0;      // still the poison pattern
-  std::int64_t nonzero_masked = 0;   // in the other rows
-  std::int64_t nonzero_padding = 0;  // in padding columns
-  ElementPlace first_misplaced;      // first element counted in one of the three
-  // [rows] over this shard's columns, without the part that does not add up to 0 over a row:
-  // d loss / d logsumexp times the probabilities.
+  std::int64_t not_written = 0;      // elements that still hold the poison pattern
+  std::int64_t nonzero_masked = 0;   // nonzero elements in other rows
+  std::int64_t nonzero_padding = 0;  // nonzero elements in padding columns
+  ElementPlace first_misplaced;      // first element in any of the three counts
+  // [rows] sums over this shard's columns of the gradient minus d loss / d logsumexp times the
+  // probabilities, the part that does not add up to 0 over a row.
   std::vector<double> row_sums;
   std::vector<double> row_sum_bounds;  // [rows]
 

@@ -12,7 +12,8 @@
 namespace lossgrid {
 namespace {
 
-/// Returns what there is to compare: rows that predict nothing have no truth in any alternative.
+/// Returns the comparable part of the results: rows that predict nothing have no truth in any
+/// alternative.
 BundleResults comparable(const Problem& problem, const BundleResults& got) {
   BundleResults results = got;
   results.metrics.clear();
@@ -28,9 +29,9 @@ BundleResults comparable(const Problem& problem, const BundleResults& got) {
   return results;
 }
 
-/// Returns d hidden [T, H] of the products with the weight of some ids.
-std::vector<double> hidden_gradient_of(const VocabShard& ids, const Problem& problem,
-                                       const Truth& truth) {
+/// Returns d hidden [T, H] from the weights of some ids only.
+std::vector<double> hidden_gradient_from(const VocabShard& ids, const Problem& problem,
+                                         const Truth& truth) {
   const Projection& projection = *problem.projection;
   const std::vector<double> dz = expected_grad_logits(problem, truth);
   std::vector<double> gradient(static_cast<std::size_t>(problem.tokens() * projection.size), 0.0);
@@ -74,7 +75,7 @@ ResultParts wrong_parts(const Alternative& alternative, const TrialResults& resu
                                    results.serial_adds, results.rows);
     BundleResults expected = expected_results(problem, truth);
     if (alternative.hidden_of) {
-      expected.grad_hidden = hidden_gradient_of(*alternative.hidden_of, problem, truth);
+      expected.grad_hidden = hidden_gradient_from(*alternative.hidden_of, problem, truth);
     }
     return compare(problem, truth, expected, results);
   } catch (const Error&) {  // options that exclude each other, a batch without a truth

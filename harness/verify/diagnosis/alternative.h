@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Alternative`: another computation of a batch than that of its truth, as a mistake or another
-// definition makes it. Results that are wrong and fit it within the bounds of a truth show the
+// `Alternative`: a computation of a batch that differs from its truth by a mistake or another
+// definition. Wrong results that agree with the alternative within the bounds of a truth show the
 // cause.
 #pragma once
 
@@ -16,11 +16,12 @@ namespace lossgrid {
 
 struct Alternative {
   std::string cause;  // "if masked rows took part"; the same in every size of a case
-  // Only results that fit in all are explained: loss and gradient follow from it alike.
+  // True: explains only results of which all parts fit, because both loss and gradient follow from
+  // the alternative.
   bool is_whole = false;
   Problem problem;
   std::shared_ptr<const Objective> objective;
-  // d hidden is that of these ids alone; of a problem from hidden states without a transform.
+  // Ids that alone contribute to d hidden, in problems from hidden states without a transform.
   std::optional<VocabShard> hidden_of = std::nullopt;
 };
 
@@ -34,19 +35,20 @@ struct ResultParts {
   bool operator==(const ResultParts&) const = default;
 };
 
-/// Results of a trial in the unsharded layout, and all that its bounds depend on.
+/// Results of a trial in the unsharded layout, and everything that their bounds depend on.
 struct TrialResults {
   const BundleResults& got;
   int serial_adds = 0;
   DeclaredRowRoundings rows = {};
   DeclaredRoundings declared = {};
-  bool has_hidden = true;  // d hidden is one of them
+  bool has_hidden = true;  // d hidden is among the results
 };
 
 /// Returns the parts that are beyond their bounds.
 ResultParts wrong_parts(const Problem& problem, const Truth& truth, const TrialResults& results);
 
-/// Returns the same for the truth of an alternative. Without a truth all parts are wrong.
+/// Returns the parts that are beyond the bounds of an alternative's truth: all parts if it has no
+/// truth.
 ResultParts wrong_parts(const Alternative& alternative, const TrialResults& results);
 
 }  // namespace lossgrid

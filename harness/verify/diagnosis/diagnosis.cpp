@@ -16,14 +16,14 @@ namespace {
 using Sentences = std::vector<std::string>;
 
 template <typename Parts>
-std::vector<PartPlace> places_of(const Parts& parts) {
+std::vector<PartPlace> all_places(const Parts& parts) {
   std::vector<PartPlace> places;
   for (const auto& part : parts) places.push_back(part.place);
   return places;
 }
 
-/// Returns how many rows with NaN have -inf logits: ": all of them with -inf logits; ..."; empty
-/// for none.
+/// Returns a clause about the rows with NaN that have -inf logits, ": all of them with -inf logits;
+/// ..."; empty without such rows.
 std::string beside_minus_inf(const std::vector<std::int64_t>& nan_rows,
                              const std::vector<std::int64_t>& minus_inf_rows) {
   if (nan_rows == minus_inf_rows) {
@@ -40,7 +40,7 @@ std::string beside_minus_inf(const std::vector<std::int64_t>& nan_rows,
                      both.size(), nan_rows.size() - both.size());
 }
 
-/// Returns the cause of a NaN that other trials show, as a sentence; empty if they show none.
+/// Returns the cause of a NaN that other trials show, as a sentence; empty if they show no cause.
 std::string cause_of_nan(const FailureFacts& facts) {
   if (!facts.nan_trials) return "";
   if (!facts.nan_trials->without_poison) {
@@ -77,7 +77,7 @@ void add_nan_logprobs(const FailureFacts& facts, Sentences& out) {
   if (all.nan_rows.empty()) return;
   out.push_back(fmt::format("log-probabilities are NaN in {}{}{}",
                             counted(std::ssize(all.nan_rows), "row"),
-                            on_some_only(with_nan, places_of(facts.logprobs)),
+                            on_some_only(with_nan, all_places(facts.logprobs)),
                             beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
 }
 
@@ -101,13 +101,13 @@ void add_nan_gradient(const GradientFacts& gradient, const FailureFacts& facts, 
       "{} has NaN in {} of {}{}{}", gradient.name, counted(all.nan, "element"),
       counted(std::ssize(all.nan_rows),
               gradient.name == "grad_weight" || gradient.name == "grad_bias" ? "vocab id" : "row"),
-      on_some_only(with_nan, places_of(gradient.parts)),
+      on_some_only(with_nan, all_places(gradient.parts)),
       beside_minus_inf(all.nan_rows, facts.minus_inf_rows)));
 }
 
-/// Adds the mistake that explains most of the wrong log-probabilities, and others for the rest.
-/// Each has to explain a quarter of the rows where it would show: a number that fits to within
-/// roundings is no coincidence. Returns true if there is one.
+/// Adds the mistake that explains most of the wrong log-probabilities, and further mistakes for the
+/// rest. Each must explain a quarter of the rows that it would change: a number that fits to within
+/// roundings is no coincidence. Returns true if a mistake was added.
 bool add_mistakes(const FailedLogprobs& all, bool external, Sentences& out) {
   std::vector<std::size_t> order;
   for (std::size_t k = 0; k < all.mistakes.size(); ++k) {
@@ -163,13 +163,13 @@ void add_logprobs(const FailureFacts& facts, bool external, Sentences& out) {
       out.push_back(that_are(all.positive) + " above 0: the sum of exponentials lacks terms?");
     }
   }
-  const std::string where = on_some_only(wrong, places_of(facts.logprobs));
+  const std::string where = on_some_only(wrong, all_places(facts.logprobs));
   const bool beside_nan = all.differences + all.not_written > 0;
   if (beside_nan && !where.empty()) out.push_back("log-probabilities are wrong" + where);
 }
 
-/// Adds the mistakes that explain most of the wrong entropies of the rows where they would show,
-/// unless log-probabilities are wrong as well, and the places that alone have wrong ones.
+/// Adds the mistakes that explain most of the wrong entropies on rows that they would change,
+/// unless log-probabilities are wrong as well; and the places, if only some have wrong entropies.
 void add_entropies(const FailureFacts& facts, Sentences& out) {
   FailedEntropies all;
   std::vector<PartPlace> wrong;
@@ -189,7 +189,7 @@ void add_entropies(const FailureFacts& facts, Sentences& out) {
         best->fits, best->fits == 1 ? "is what it" : "are what they",
         kEntropyMistakes[static_cast<std::size_t>(std::distance(all.mistakes.begin(), best))]));
   }
-  const std::string where = on_some_only(wrong, places_of(facts.entropies));
+  const std::string where = on_some_only(wrong, all_places(facts.entropies));
   if (!where.empty()) out.push_back("entropies are wrong" + where);
 }
 
@@ -203,7 +203,8 @@ void add_bits(const GradientFacts& gradient, Sentences& out) {
                   gradient.name, all.bits_compared));
 }
 
-/// Adds the part of the gradient that each rank's slice is, and returns true, if it is one.
+/// Adds the part of the gradient that each rank's slice contains. Returns true if the slices are
+/// such parts.
 bool add_slices(const FailureFacts& facts, Sentences& out) {
   if (!facts.slices) return false;
   std::vector<double> token_shares;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMostEntropies = 64;  // a mistake is made on all rows alike
 
-using Entropies = std::vector<double>;  // of a row with one mistake
+using Entropies = std::vector<double>;  // entropies of a row under one mistake
 
 /// Returns - sum p ln p of the logits for p = exp(x - max) / sum.
 double entropy_sum(std::span<const double> logits, double max, double sum) {
@@ -28,7 +28,7 @@ double entropy_sum(std::span<const double> logits, double max, double sum) {
   return out;
 }
 
-/// Returns the entropy of the softmax of the logits; NaN for none.
+/// Returns the entropy of the softmax of the logits; NaN without logits.
 double entropy_of_softmax(std::span<const double> logits) {
   double max = -std::numeric_limits<double>::infinity();
   double sum = 0;

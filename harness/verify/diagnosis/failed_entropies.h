@@ -34,8 +34,8 @@ struct FailedEntropies {
   void add(const FailedEntropies& other);
 };
 
-/// Returns the entropies that failed of the rows at `places` on a TP rank; `got` is by place.
-/// Mistakes are tried on the first 64 rows that failed.
+/// Returns the failed entropies of the rows at `places` on a TP rank; `got` is by place. Mistakes
+/// are tried on the first 64 failed rows.
 FailedEntropies look_at_entropies(const Problem& problem, const Truth& truth,
                                   std::span<const RowPlace> places, int tp, int tp_rank,
                                   std::span<const float> got, int serial_adds);

@@ -17,15 +17,15 @@ namespace {
 
 constexpr std::int64_t kMostRows = 64;  // a mistake is made on all rows alike
 
-using Values = std::vector<double>;  // log-probabilities of a row with one mistake
+using Values = std::vector<double>;  // log-probabilities of a row under one mistake
 
-/// Maximum, and the sum of exponentials of the differences from it.
+/// Maximum of a shard's logits, and sum of exp(logit - maximum).
 struct ShardSums {
   double max = -std::numeric_limits<double>::infinity();
   double sum = 0;
 };
 
-ShardSums sums_of(std::span<const double> logits) {
+ShardSums shard_softmax_sums(std::span<const double> logits) {
   ShardSums sums;
   for (const double x : logits) sums.max = std::max(sums.max, x);
   if (!std::isfinite(sums.max)) return sums;
@@ -33,7 +33,7 @@ ShardSums sums_of(std::span<const double> logits) {
   return sums;
 }
 
-/// The values of one row under each of kLogprobMistakes.
+/// Values of one row under each of kLogprobMistakes.
 class Mistakes {
  public:
   Mistakes(const Problem& problem, const Truth& truth, const LogprobRows& rows)
@@ -80,8 +80,8 @@ class Mistakes {
 
   ShardSums shard_sums(int tp_rank) const {
     const VocabShard own = shard(tp_rank);
-    return sums_of(std::span<const double>(logits_).subspan(static_cast<std::size_t>(own.begin),
-                                                            static_cast<std::size_t>(own.valid())));
+    return shard_softmax_sums(std::span<const double>(logits_).subspan(
+        static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.valid())));
   }
 
   double lse(const RowTruth& row) const { return row.max + std::log(row.sum); }
@@ -105,13 +105,13 @@ class Mistakes {
     return {row.target_logit - own.max - std::log(own.sum)};
   }
 
-  /// A zero before or after the subtraction of the maximum.
+  /// A zero logit, before or after the maximum is subtracted.
   Values target_not_reduced(const RowTruth& row) const {
     if (tp_ == 1 || shard(tp_rank_).owns(row.target)) return {};
     return {-lse(row), -std::log(row.sum)};
   }
 
-  /// Returns -1 in padding.
+  /// Returns the token at a place; -1 in padding.
   std::int32_t token_at(const RowPlace& place) const {
     return place.row < 0 ? -1 : problem_.input_ids[static_cast<std::size_t>(place.row)];
   }
@@ -137,7 +137,7 @@ class Mistakes {
     if (temperature == 1) return {};
     Values scaled = logits_;
     for (double& x : scaled) x *= temperature;
-    const ShardSums sums = sums_of(scaled);
+    const ShardSums sums = shard_softmax_sums(scaled);
     return {temperature * row.target_logit - sums.max - std::log(sums.sum)};
   }
 
@@ -145,7 +145,7 @@ class Mistakes {
   const Truth& truth_;
   std::span<const RowPlace> places_;
   std::vector<std::int32_t> targets_;
-  std::vector<std::size_t> next_;  // by place: the next place on its CP rank
+  std::vector<std::size_t> next_;  // next place on the same CP rank, by place
   std::vector<std::size_t> previous_;
   int tp_;
   int tp_rank_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `FailedLogprobs`: log-probabilities of a rank that are beyond their bounds, and the number of
-// them that a known mistake would explain. A mistake is tried on the rows where it would show.
+// them that a known mistake would explain. A mistake is tried on the rows where it would change the
+// value.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@ namespace lossgrid {
 struct LogprobMistake {
   std::string_view would_be;  // end of a sentence after "are what they would be "
   std::string_view
-      declaration;  // declaration of an external implementation that fits; may be empty
+      declaration;  // declaration of an external implementation that would allow it; may be empty
 };
 
 /// Known mistakes, in the order of FailedLogprobs::mistakes.
@@ -47,7 +48,7 @@ struct FailedLogprobs {
   std::int64_t not_written = 0;
   std::int64_t positive = 0;
   std::vector<std::int64_t> nan_rows;  // rows of the whole batch, ascending
-  // got - want of the finite ones.
+  // Range of got - want over finite values.
   double smallest_difference = 0;
   double largest_difference = 0;
   std::int64_t differences = 0;
@@ -64,8 +65,8 @@ struct LogprobRows {
   int tp_rank = 0;
 };
 
-/// Returns the log-probabilities that failed; `got` is by place. Mistakes are tried on the first 64
-/// rows that failed.
+/// Returns the failed log-probabilities; `got` is by place. Mistakes are tried on the first 64
+/// failed rows.
 FailedLogprobs look_at_logprobs(const Problem& problem, const Truth& truth, const LogprobRows& rows,
                                 std::span<const float> got, int serial_adds);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `MistakeTally`: the number of wrong values that are what a mistake would make of them.
+// `MistakeTally`: count of wrong values that one mistake explains.
 #pragma once
 
 #include <cmath>
@@ -9,11 +9,11 @@
 namespace lossgrid {
 
 struct MistakeTally {
-  std::int64_t tried = 0;  // rows where the mistake would show
-  std::int64_t fits = 0;   // of these, rows with the value that it makes
+  std::int64_t tried = 0;  // rows in which the mistake would change the value
+  std::int64_t fits = 0;   // tried rows with the value that the mistake makes
 
-  /// Adds a row with the values that the mistake could make of it, of which one has to fit. Values
-  /// that equal the truth are no evidence.
+  /// Adds a row. `values` are the values that the mistake could produce; the row fits if any of
+  /// them is `got`. Values that equal the truth are no evidence.
   void add(const std::vector<double>& values, double got, double want, double within) {
     bool shows = false;
     bool is_one = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alternatives that state another value of an option of the objective.
+// Alternatives with another value of an option of the objective.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@
 namespace lossgrid {
 namespace {
 
-/// True if all that the other objective reads is there.
+/// True if the trial has all inputs of the other objective.
 bool has_inputs(const ObjectiveNeeds& has, const ObjectiveNeeds& needs) {
   for (std::size_t k = 0; k < needs.inputs.size(); ++k) {
     if (needs.inputs[k] && !has.inputs[k]) return false;
@@ -29,7 +29,7 @@ bool has_inputs(const ObjectiveNeeds& has, const ObjectiveNeeds& needs) {
          ours.takes_logprobs() == other.takes_logprobs() && !needs.draws && !has.draws;
 }
 
-/// Adds numbers for one that is not 0: the other sign, and the number of the other end of a range.
+/// Adds numbers in place of an option that is not 0: its negative, and the other end of a range.
 void add_numbers(const ObjectiveOptions& options, const std::string& option,
                  std::vector<std::string>& values) {
   const std::string& value = options.at(option);
@@ -66,7 +66,7 @@ std::vector<Alternative> other_options(const AlternativeInput& input) {
       other.problem.spec.objective.options[option.name] = value;
       try {
         other.objective = input.make(other.problem.spec.objective);
-      } catch (const Error&) {  // it excludes another option
+      } catch (const Error&) {  // the option excludes another option
         continue;
       }
       if (!has_inputs(input.objective->needs(), other.objective->needs())) continue;
@@ -92,7 +92,7 @@ std::vector<Alternative> left_out_terms(const AlternativeInput& input) {
     other.problem.spec.objective.options[option] = "0.0";
     try {
       other.objective = input.make(other.problem.spec.objective);
-    } catch (const Error&) {  // another option needs it
+    } catch (const Error&) {  // another option needs this option
       continue;
     }
     if (has_inputs(input.objective->needs(), other.objective->needs())) {

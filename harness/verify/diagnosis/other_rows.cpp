@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alternatives of other numbers of rows, and of other rows: transforms, masks and labels.
+// Alternatives with other values of rows (transforms, inputs) or other rows (masks, labels).
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -33,7 +33,7 @@ class Rows {
 
   // Transforms
 
-  /// Puts problem.spec's transform in the place of the present one.
+  /// Replaces the present transform by the transform of problem.spec.
   static void transform_anew(Problem& problem) {
     if (problem.untransformed) problem.logits = std::exchange(problem.untransformed, nullptr);
     if (problem.projection) {
@@ -111,7 +111,7 @@ class Rows {
 
   // Masks
 
-  /// Adds other masks, unless they are those of the problem or of another cause.
+  /// Adds other masks, unless they equal the masks of the problem or of another cause.
   void add_mask(const std::string& cause, const Mask& token_mask, const Mask& sample_mask) {
     Problem counted = problem_;
     counted.token_mask = token_mask;
@@ -127,7 +127,7 @@ class Rows {
     add(cause + " and counted as valid", std::move(counted));
   }
 
-  /// Returns the mask in which keep(first token of the sequence, token, end) holds as well.
+  /// Returns the mask restricted to tokens with keep(first token of the sequence, token, end).
   template <typename Keep>
   Mask masked(Keep&& keep) const {
     Mask mask = problem_.token_mask;
@@ -188,7 +188,7 @@ class Rows {
         std::move(twice));
   }
 
-  /// Adds labels that are shifted inside of the rows of each rank.
+  /// Adds labels that are shifted within the rows of each rank.
   void add_labels_of_rank() {
     Problem rolled = problem_;
     const std::vector<std::int32_t> targets = problem_.row_targets();
@@ -211,8 +211,8 @@ class Rows {
     change(other.inputs[input]);
     if (other.inputs[input] == problem_.inputs[input]) return;
     add(cause, std::move(other));
-    // Beside a right loss, whose formula reads the inputs too, a gradient fits by chance, as where
-    // a clamp cuts it off.
+    // The formula of the loss reads these inputs too: beside a right loss, a gradient fits by
+    // chance only, for example where a clamp cuts it off.
     all_.back().is_whole = true;
   }
 
@@ -247,7 +247,7 @@ class Rows {
 
   const AlternativeInput& input_;
   const Problem& problem_;
-  std::vector<Mask> masks_;  // of rows, that have a cause
+  std::vector<Mask> masks_;  // masks of rows that have a cause already
   std::vector<Alternative> all_;
 };
 

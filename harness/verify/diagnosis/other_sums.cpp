@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alternatives of other sums over rows, and of other upstream gradients.
+// Alternatives with other sums over rows or other upstream gradients.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +24,7 @@ class Sums {
     if (input_.has_upstream) add_upstreams();
     add_single_ranks();
     if (input_.tp > 1 && problem_.projection && problem_.transform().is_identity()) {
-      // Results are those of the last TP rank.
+      // The results come from the last TP rank.
       add("if d hidden were that of the own vocabulary shard: its all-reduce over TP is missing?",
           problem_, input_.objective);
       all_.back().hidden_of = vocab_shard(problem_.spec.vocab, input_.tp, input_.tp - 1);
@@ -73,7 +73,7 @@ class Sums {
     add_changed("if upstream gradients were not multiplied in", constant(1));
   }
 
-  /// Adds sums that lack those of other ranks.
+  /// Adds sums without the sums of other ranks.
   void add_single_ranks() {
     const int ahead = problem_.ahead();
     const auto add_place = [&](const char* axis, int RowHome::*at, int most) {
@@ -104,7 +104,7 @@ class Sums {
     add_place("microbatch", &RowHome::microbatch, most.microbatch);
   }
 
-  /// Adds ORPO with other weights of the means of the chosen sequences than one over the pairs.
+  /// Adds ORPO in which the means of the chosen sequences have other weights than 1 / pairs.
   void add_other_sft() {
     const double tokens = static_cast<double>(chosen_tokens());
     add_sft("if the SFT loss were divided by the length of its sequence twice",
@@ -123,7 +123,7 @@ class Sums {
     return tokens;
   }
 
-  /// `weight(length, pairs)`: of the mean over a chosen sequence of this length.
+  /// `weight(length, pairs)` is the weight of the mean over a chosen sequence of `length` tokens.
   template <typename Weight>
   void add_sft(const std::string& cause, Weight&& weight) {
     const std::vector<std::uint8_t> valid = problem_.row_valid();
@@ -166,7 +166,7 @@ class Sums {
     add(cause, problem_, sum_of_parts(input_.objective, std::move(parts)));
   }
 
-  /// Adds the sum and the mean over parts of their own losses.
+  /// Adds the sum over parts, and the mean over parts, of the loss of each part.
   template <typename Of>
   void add_own(const std::string& part_name, Of&& of) {
     const std::vector<Mask> masks = split(of);
@@ -181,7 +181,7 @@ class Sums {
     add_sum(fmt::format("as a sum over {} of the losses of each alone", part_name), sum);
   }
 
-  /// Adds the mean over packs of a mean over the units of each.
+  /// Adds the mean over packs of the mean over the units of each pack.
   void add_units_of_packs(std::int64_t unit, const std::string& unit_name) {
     std::map<std::pair<int, int>, std::set<std::int64_t>> of_packs;
     std::map<std::int64_t, std::pair<int, int>> pack_of;
@@ -223,7 +223,7 @@ class Sums {
 
   const AlternativeInput& input_;
   const Problem& problem_;
-  std::vector<std::vector<Mask>> splits_;  // that have a cause
+  std::vector<std::vector<Mask>> splits_;  // splits that have a cause already
   std::vector<Alternative> all_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of parts of a trial's results, on the grid and in the schedule, and their text.
+// Places of parts of a trial's results on the grid and in the schedule, and texts that name the
+// places.
 #pragma once
 
 #include <array>
@@ -34,8 +35,8 @@ std::string counted(std::int64_t count, std::string_view one);
 /// Returns "tp rank 1", "tp ranks 1, 2 and 3".
 std::string numbered(std::string_view one, const std::vector<int>& numbers);
 
-/// Returns " on tp rank 1 only" if `some` of the places `all` have a coordinate that no other has,
-/// else an empty text.
+/// Returns " on tp rank 1 only" if the places `some` share coordinates that no other place of `all`
+/// has, else an empty text.
 std::string on_some_only(const std::vector<PartPlace>& some, const std::vector<PartPlace>& all);
 
 }  // namespace lossgrid

@@ -15,8 +15,8 @@
 namespace lossgrid {
 namespace {
 
-/// Squared distance, relative to the squared truth, of vectors that are the same but for roundings:
-/// of 0.3 %, the rounding of bfloat16 among them.
+/// Largest squared distance, relative to the squared truth, of vectors that are equal but for
+/// roundings: 0.3 % squared, which includes roundings to bfloat16.
 constexpr double kSameReplicaSquared = 1e-5;
 constexpr double kFits = 1e-3;
 
@@ -33,7 +33,7 @@ class RankVectors {
         all_(dp_ * cp_ + 1),
         products_(products.of) {}
 
-  using Combination = std::vector<double>;  // of the ranks' numbers, and of the truth
+  using Combination = std::vector<double>;  // factors of the ranks' numbers and of the truth
 
   std::size_t ranks() const { return all_ - 1; }
   std::size_t at(std::size_t dp_rank, std::size_t cp_rank) const { return dp_rank * cp_ + cp_rank; }
@@ -63,12 +63,12 @@ class RankVectors {
   bool is_orthogonal(std::size_t a, std::size_t b) const {
     return std::abs(product(a, b)) <= kSameReplicaSquared * truth_squared();
   }
-  /// True if the elements that are not 0 are those of the truth, or a rank has none.
+  /// True if all elements of a rank are either 0 or those of the truth.
   bool is_part_of_truth(std::size_t rank) const {
     const double size = product(rank, rank);
     return std::abs(product(rank, ranks()) - size) <= kSameReplicaSquared * truth_squared();
   }
-  /// Returns c where the weighted sum of the ranks' numbers is c times the truth and not 0.
+  /// Returns c if the weighted sum of the ranks' numbers is c times the truth and not 0.
   std::optional<double> multiple(const std::vector<double>& weights) const {
     Combination sum(weights);
     sum.push_back(0);
@@ -80,7 +80,7 @@ class RankVectors {
     if (std::abs(factor) < kFits || squared(sum) > kSameReplicaSquared * size) return std::nullopt;
     return factor;
   }
-  std::optional<double> multiple_of(std::size_t rank) const {
+  std::optional<double> rank_multiple(std::size_t rank) const {
     std::vector<double> weights(ranks(), 0.0);
     weights[rank] = 1;
     return multiple(weights);
@@ -128,7 +128,7 @@ class ReplicaDiagnosis {
     const auto cp = static_cast<double>(cp_);
     return {1, dp, cp, dp * cp};
   }
-  /// A loss is one number, of which any multiple is no evidence.
+  /// A loss is a single number, for which an arbitrary factor is no evidence.
   bool is_evidence(double factor) const {
     if (!is_loss()) return true;
     const std::array<double, 4> known = sizes();
@@ -151,13 +151,13 @@ class ReplicaDiagnosis {
       if (!vectors_.is_zero(r)) holders.push_back(r);
     }
     if (holders.size() != 1) return std::nullopt;
-    const auto factor = vectors_.multiple_of(holders.front());
+    const auto factor = vectors_.rank_multiple(holders.front());
     if (!factor || !is_evidence(*factor)) return std::nullopt;
     return fmt::format("{} is {} on {} only and 0 elsewhere: reduced to one rank, not to all?",
                        facts_.name, times(*factor), rank_name(holders.front()));
   }
 
-  /// Names ranks that hold the same slice, and each the part of its own rows.
+  /// Names ranks that hold the same slice, each with the part of its own rows.
   std::optional<std::string> slice_not_reduced() const {
     const auto factor = vectors_.multiple(std::vector<double>(vectors_.ranks(), 1.0));
     if (!factor) return std::nullopt;
@@ -167,7 +167,7 @@ class ReplicaDiagnosis {
         facts_.name, facts_.holders, times(*factor));
   }
 
-  /// Names ranks that hold the truth of other elements each, and 0 elsewhere.
+  /// Names ranks that each hold the truth of different elements, and 0 elsewhere.
   std::optional<std::string> slices() const {
     if (is_loss()) return std::nullopt;
     for (std::size_t a = 0; a < vectors_.ranks(); ++a) {
@@ -184,7 +184,7 @@ class ReplicaDiagnosis {
         facts_.name);
   }
 
-  /// True if ranks that differ in no coordinate of `axes` hold the same.
+  /// True if ranks with equal coordinates on `axes` hold the same numbers.
   bool depends_on_nothing_else(const ReducedAxes& axes) const {
     for (std::size_t d = 0; d < dp_; ++d) {
       for (std::size_t c = 0; c < cp_; ++c) {
@@ -195,7 +195,8 @@ class ReplicaDiagnosis {
     return true;
   }
 
-  /// Returns `weight(rank)` for one rank of each group that holds the same, 0 for others.
+  /// Returns `weight(rank)` for one rank of each group that holds the same numbers, 0 for other
+  /// ranks.
   std::vector<double> weights(const ReducedAxes& axes,
                               const std::function<double(std::size_t)>& weight) const {
     std::vector<double> out(vectors_.ranks(), 0.0);
@@ -253,7 +254,7 @@ class ReplicaDiagnosis {
   std::optional<std::string> right_on_one() const {
     std::vector<std::size_t> right;
     for (std::size_t r = 0; r < vectors_.ranks(); ++r) {
-      const auto factor = vectors_.multiple_of(r);
+      const auto factor = vectors_.rank_multiple(r);
       if (factor && fits(*factor, 1)) right.push_back(r);
     }
     if (right.size() != 1) return std::nullopt;
@@ -263,7 +264,7 @@ class ReplicaDiagnosis {
 
   std::optional<std::string> reduced_twice() const {
     if (!facts_.failed || is_loss()) return std::nullopt;
-    const auto factor = vectors_.multiple_of(0);
+    const auto factor = vectors_.rank_multiple(0);
     if (!factor || fits(*factor, 1)) return std::nullopt;
     const std::array<double, 4> known = sizes();
     std::vector<std::string> axes_that_fit;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sentences about numbers that ranks over DP and CP should hold alike after a train step and do
-// not: a gradient, or a loss, that was not reduced, was reduced on some axis only, or is on one
-// rank.
+// Sentences about a gradient or a loss that should be the same on all ranks over DP and CP after a
+// train step, and differs: it was not reduced, was reduced over one axis only, or is on one rank
+// only.
 #pragma once
 
 #include <array>
@@ -27,15 +27,16 @@ inline constexpr std::array<ReducedAxes, 3> kReducedAxes{{{"DP", "dp rank", true
 
 struct ReplicaFacts {
   std::string name;          // "grad_weight", "loss"
-  ReplicaProducts products;  // empty: nothing is known
-  bool differ = false;       // the ranks hold other bits
-  bool failed = false;       // a comparison with the truth has failed
-  // Part of the valid tokens of the batch that each rank has, dp rank by dp rank; empty: unknown.
+  ReplicaProducts products;  // empty: unknown
+  bool differ = false;       // ranks hold different bits
+  bool failed = false;       // a comparison with the truth failed
+  // Share of each rank in the valid tokens of the batch, dp rank by dp rank; empty: unknown.
   std::vector<double> token_shares = {};
-  std::int64_t holders = 0;  // of each element of a gradient in slices; 0: all ranks hold all
+  std::int64_t holders = 0;  // of each element in slices; 0: every rank holds all
 };
 
-/// Adds the mistake that explains the numbers of the ranks, and returns true, if one does.
+/// Adds the mistake that explains the numbers of the ranks. Returns true if there is such a
+/// mistake.
 bool add_replicas(const ReplicaFacts& facts, std::vector<std::string>& out);
 
 }  // namespace lossgrid

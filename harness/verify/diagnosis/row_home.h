@@ -11,7 +11,7 @@ struct RowHome {
   int dp = 0;
   int microbatch = 0;
   int cp = 0;
-  bool is_first = false;   // of the rows of its rank in the microbatch
+  bool is_first = false;   // first row of its rank in the microbatch
   std::int64_t next = -1;  // row at the next place of the rank; -1: padding
 };
 

@@ -14,7 +14,7 @@ namespace lossgrid {
 namespace {
 
 constexpr double kSame = 1e-3;
-constexpr std::int64_t kEnough = 8;  // elements that agree on a factor
+constexpr std::int64_t kEnough = 8;  // fewest elements that must agree on a factor
 
 bool is_one(double scale) {
   return std::abs(scale - 1) <= kSame;
@@ -30,7 +30,7 @@ std::string format_factor(double factor) {
 
 constexpr const char* kLoss = "loss";
 
-/// The loss and gradients that are the same multiple of their truth.
+/// Loss and gradients that are the same multiple of their truth.
 struct Multiple {
   std::vector<std::string> names;  // "loss", "grad_logits"
   double factor = 1;
@@ -38,7 +38,7 @@ struct Multiple {
   bool has_gradient = false;
 };
 
-/// A loss is a single number, of which any multiple is no evidence.
+/// Returns the factor of the loss, a single number, for which an arbitrary factor is no evidence.
 std::optional<double> loss_factor(const FailureFacts& facts) {
   if (!facts.loss || facts.loss->want == 0 || !std::isfinite(facts.loss->got)) return std::nullopt;
   return facts.loss->got / facts.loss->want;
@@ -50,8 +50,8 @@ FailedElements failed_elements(const GradientFacts& gradient) {
   return all;
 }
 
-/// True if elements are `scale` times their truth. Where none failed, only the sum over all of them
-/// is off.
+/// True if elements are `scale` times their truth. If no element failed, only the sum over all
+/// elements is off.
 bool are_multiples(const FailedElements& failed, double scale) {
   if (failed.count == 0) return true;
   const std::optional<double> factor = failed.common_factor();
@@ -59,7 +59,7 @@ bool are_multiples(const FailedElements& failed, double scale) {
          std::abs(*factor - scale) <= std::max(kSame * std::abs(scale - 1), 2 * failed.roundoff);
 }
 
-/// Returns c if all of the gradient is c times its truth.
+/// Returns c if the whole gradient is c times its truth.
 std::optional<double> whole_factor(const GradientFacts& gradient) {
   const std::optional<double> scale = gradient.sums.scale();
   if (!gradient.failed || !gradient.bias_failed || !scale) return std::nullopt;
@@ -71,14 +71,15 @@ std::string joined(const std::string& text, std::string_view next, std::string_v
   return text + std::string(text.ends_with('?') ? next_sentence : next);
 }
 
-/// True if each size stands in the factor as often as a declaration allows.
+/// True if each size occurs in the factor no more often than a declaration allows.
 bool may_declare(const ScaleFactor& factor) {
   constexpr int kMost = 4;
   return std::max({std::abs(factor.dp), std::abs(factor.cp), std::abs(factor.n_mb)}) <= kMost;
 }
 
 /// Appends `; gradient="summed_over_cp" or scale="cp" would declare it`: words that are not
-/// declared yet. A scale is that of loss and gradient: it declares no factor of one of them alone.
+/// declared yet. A scale applies to both loss and gradient, so it cannot declare a factor of only
+/// one.
 std::string with_declarations(const std::string& text, const Multiple& multiple,
                               const ScaleSuspect& suspect, const DeclaredWords& declared) {
   if (!suspect.has_word || multiple.factor < 0) return text;
@@ -100,7 +101,7 @@ std::string explained_by(const ScaleSuspect& suspect) {
                      suspect.mistake.empty() ? "" : ": ", suspect.mistake);
 }
 
-/// Returns the factor of the failed loss, or of all of a gradient; nullopt if there is none.
+/// Returns the factor of the failed loss or of the whole gradient `name`; nullopt without a factor.
 std::optional<double> whole_factor(const FailureFacts& facts, const std::string& name) {
   if (name == kLoss) return loss_factor(facts);
   for (const GradientFacts& gradient : facts.gradients) {
@@ -109,10 +110,10 @@ std::optional<double> whole_factor(const FailureFacts& facts, const std::string&
   return std::nullopt;
 }
 
-/// Returns the simplest suspects that make the factor here, and that of the same numbers in the
-/// second size too. Several, as on a job with too few ranks for other sizes, are no cause.
-std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFacts& facts,
-                                      const FailureFacts* second) {
+/// Returns the simplest suspects that make the factor both here and in the second size. Several
+/// suspects, as on a job with too few ranks for other sizes, are no cause.
+std::vector<ScaleSuspect> common_suspects(const Multiple& multiple, const FailureFacts& facts,
+                                          const FailureFacts* second) {
   if (second == nullptr) return {};
   std::vector<ScaleSuspect> suspects = scale_suspects(multiple.factor, facts.sizes);
   for (const std::string& name : multiple.names) {
@@ -127,7 +128,7 @@ std::vector<ScaleSuspect> suspects_of(const Multiple& multiple, const FailureFac
   return simplest(std::move(suspects));
 }
 
-/// True if all of it is the same multiple in the second size.
+/// True if loss and gradients are the same multiple in the second size.
 bool is_constant(const Multiple& multiple, const FailureFacts* second) {
   return second != nullptr &&
          std::all_of(multiple.names.begin(), multiple.names.end(), [&](const std::string& name) {
@@ -137,8 +138,8 @@ bool is_constant(const Multiple& multiple, const FailureFacts* second) {
          });
 }
 
-std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
-                        const FailureFacts* second, const DeclaredWords& declared) {
+std::string scale_sentence(const Multiple& multiple, const std::vector<ScaleSuspect>& suspects,
+                           const FailureFacts* second, const DeclaredWords& declared) {
   const std::string what =
       fmt::format("{} {}", join(multiple.names, " and "), multiple.names.size() > 1 ? "are" : "is");
   if (multiple.factor == 0) return what + " 0: nothing flows back?";
@@ -154,7 +155,7 @@ std::string sentence_of(const Multiple& multiple, const std::vector<ScaleSuspect
   return out;
 }
 
-/// True if `factor` is one that some size makes.
+/// True if some size makes `factor`.
 bool has_known_factor(double factor, const TrialSizes& sizes) {
   return is_one(-factor) || !scale_suspects(factor, sizes).empty();
 }
@@ -163,7 +164,7 @@ bool has_known_factor(double factor, const TrialSizes& sizes) {
 struct PartSums {
   BiasSums sums;
   FailedElements failed;
-  std::int64_t trained_rows = 0;  // of one tp rank: all have the same
+  std::int64_t trained_rows = 0;  // rows of one tp rank, as all tp ranks have the same rows
 };
 
 template <typename Key>
@@ -178,8 +179,8 @@ auto sums_by(const GradientFacts& gradient, Key&& key) {
   return sums;
 }
 
-/// Returns the scales of the parts along one axis; empty unless each is 0, 1 or a known factor and
-/// they differ.
+/// Returns the scales of the parts along one axis; empty unless each scale is 0, 1 or a known
+/// factor and the scales differ.
 std::map<int, double> clean_scales(const GradientFacts& gradient, const PartAxis& axis,
                                    const TrialSizes& sizes) {
   std::map<int, double> scales;
@@ -216,7 +217,7 @@ bool add_by_axis(const GradientFacts& gradient, const TrialSizes& sizes,
   return false;
 }
 
-/// Adds a sentence if the parts differ in their scales but not in scale times trained rows.
+/// Adds a sentence if the parts differ in scale but agree in scale times trained rows.
 template <typename Sums>
 bool add_own_means(const std::string& name, const Sums& parts, const char* part_name,
                    std::vector<std::string>& out) {
@@ -288,10 +289,10 @@ void add_scales(const FailureFacts& facts, const FailureFacts* second,
     add_gradient(gradient, facts.sizes, multiples, out);
   }
   for (const Multiple& multiple : multiples) {
-    const std::vector<ScaleSuspect> suspects = suspects_of(multiple, facts, second);
+    const std::vector<ScaleSuspect> suspects = common_suspects(multiple, facts, second);
     const bool is_known = is_one(-multiple.factor) || !suspects.empty();
     if (!multiple.has_gradient && !is_known && !is_constant(multiple, second)) continue;
-    out.push_back(sentence_of(multiple, suspects, second, declared));
+    out.push_back(scale_sentence(multiple, suspects, second, declared));
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace lossgrid {
 
-/// Appends the sentences to `out`; arguments as those of explain().
+/// Appends the sentences to `out`. The other arguments are those of explain().
 void add_scales(const FailureFacts& facts, const FailureFacts* second,
                 const DeclaredWords& declared, std::vector<std::string>& out);
 

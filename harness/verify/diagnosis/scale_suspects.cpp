@@ -71,7 +71,7 @@ constexpr Mistake kMistakes[] = {
     {"1/logit_scale", "without the logit scale?"},
 };
 
-std::string mistake_of(std::string_view name) {
+std::string typical_mistake(std::string_view name) {
   for (const Mistake& mistake : kMistakes) {
     if (mistake.name == name) return std::string(mistake.text);
   }
@@ -124,7 +124,8 @@ class Suspects {
  private:
   void add(const std::string& name, double value, int order) {
     if (value == 1 || !(value > 0) || !std::isfinite(value)) return;
-    all_.push_back({.name = name, .value = value, .mistake = mistake_of(name), .order = order});
+    all_.push_back(
+        {.name = name, .value = value, .mistake = typical_mistake(name), .order = order});
   }
 
   void add_with_inverse(const std::string& name, double value, int order) {
@@ -137,7 +138,7 @@ class Suspects {
     add_with_inverse(name + "^2", value * value, 1);
   }
 
-  /// Adds products of the sizes that frameworks scale by, and squares of one of them.
+  /// Adds products of the sizes that frameworks scale by, and the square of each size.
   void add_products() {
     for (const int cp : {1, -1, 0, 2, -2}) {
       for (const int dp : {1, -1, 0, 2, -2}) {
@@ -159,7 +160,7 @@ class Suspects {
       name = (factor.cp + factor.dp + factor.n_mb < 0 ? "1/" : "") + of + "^2";
     }
     const int order = symbols == 1 ? 0 : most == 2 ? 1 : symbols;
-    all_.push_back({name, factor.value(sizes), mistake_of(name), factor, true, order});
+    all_.push_back({name, factor.value(sizes), typical_mistake(name), factor, true, order});
   }
 
   const TrialSizes& sizes_;

@@ -15,7 +15,7 @@
 namespace lossgrid {
 namespace {
 
-double product_of(std::span<const double> a, std::span<const double> b) {
+double dot_product(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
   for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
   return sum;
@@ -50,14 +50,15 @@ std::optional<std::vector<double>> solve(std::vector<std::vector<double>> matrix
   return right;
 }
 
-/// Sequences that count alike.
+/// Sequences with the same weight.
 struct WeightGroup {
   double weight = 0;
   std::vector<int> sequences;
   double valid_tokens = 0;
 };
 
-std::vector<WeightGroup> groups_of(const SequenceParts& parts, const std::vector<double>& weights) {
+std::vector<WeightGroup> group_weights(const SequenceParts& parts,
+                                       const std::vector<double>& weights) {
   std::vector<WeightGroup> groups;
   for (std::size_t s = 0; s < weights.size(); ++s) {
     if (std::isnan(weights[s])) continue;
@@ -71,7 +72,7 @@ std::vector<WeightGroup> groups_of(const SequenceParts& parts, const std::vector
   return groups;
 }
 
-/// True if the weights are those of means over the tokens of each group.
+/// True if the weights are those of a mean over the tokens of each group.
 bool are_own_means(const std::vector<WeightGroup>& groups) {
   return std::all_of(groups.begin(), groups.end(), [&](const WeightGroup& group) {
     const double product = group.weight * group.valid_tokens;
@@ -109,7 +110,7 @@ std::optional<std::vector<double>> SequenceParts::weights() const {
   }
   const auto solved = solve(std::move(matrix), right);
   if (!solved || !(got_squared > 0)) return std::nullopt;
-  if (!(got_squared - product_of(*solved, right) <= kWeightRestSquared * got_squared)) {
+  if (!(got_squared - dot_product(*solved, right) <= kWeightRestSquared * got_squared)) {
     return std::nullopt;
   }
   std::vector<double> weights(all, std::numeric_limits<double>::quiet_NaN());
@@ -127,12 +128,12 @@ std::optional<SequenceParts> sequence_parts(const Problem& problem, const Truth&
   const std::vector<std::vector<double>> parts =
       true_weight_parts(problem, truth, shard, sequence_of, static_cast<int>(problem.sequences()));
   SequenceParts out;
-  out.got_squared = product_of(got, got);
+  out.got_squared = dot_product(got, got);
   for (std::size_t s = 0; s < parts.size(); ++s) {
     for (const std::vector<double>& other : parts) {
-      out.products.push_back(product_of(parts[s], other));
+      out.products.push_back(dot_product(parts[s], other));
     }
-    out.got.push_back(product_of(parts[s], got));
+    out.got.push_back(dot_product(parts[s], got));
     std::int64_t valid = 0;
     for (std::int64_t t = problem.cu_seqlens[s]; t < problem.cu_seqlens[s + 1]; ++t) {
       valid += truth.rows[t].valid ? 1 : 0;
@@ -145,7 +146,7 @@ std::optional<SequenceParts> sequence_parts(const Problem& problem, const Truth&
 std::optional<std::string> sequence_sentence(const SequenceParts& parts) {
   const auto weights = parts.weights();
   if (!weights) return std::nullopt;
-  const std::vector<WeightGroup> groups = groups_of(parts, *weights);
+  const std::vector<WeightGroup> groups = group_weights(parts, *weights);
   if (groups.size() < 2) return std::nullopt;
   std::vector<std::string> texts;
   for (const WeightGroup& group : groups) {

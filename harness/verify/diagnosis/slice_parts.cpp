@@ -11,8 +11,8 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the ranks, dp rank by dp rank, whose rows are those that `rank` has without a sum over
-/// `axes`.
+/// Returns the ranks, dp rank by dp rank, whose rows make the part of `rank` if the sum over `axes`
+/// is missing.
 std::vector<std::size_t> ranks_beside(const ReducedAxes& axes, std::size_t rank, int dp, int cp) {
   const auto cp_size = static_cast<std::size_t>(cp);
   std::vector<std::size_t> out;
@@ -31,10 +31,10 @@ bool same_factor(double a, double b) {
 /// Factors of the ranks whose rows have a part in their own slice.
 struct SliceFactors {
   std::vector<double> factors;
-  std::vector<double> token_shares;  // of the rows of the part; empty: unknown
+  std::vector<double> token_shares;  // shares of the rows of the part; empty: unknown
 };
 
-/// Returns the factors for which every slice is a part; nullopt if one is not.
+/// Returns the factors for which every slice is a part; nullopt if any slice is no part.
 std::optional<SliceFactors> factors_of_slices(const SliceParts& parts, std::size_t axes,
                                               std::span<const double> token_shares) {
   SliceFactors out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the true gradient of a weight: sums over some of the rows each.
+// Parts of the true gradient of a weight, each a sum over some of the rows.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,21 @@
 
 namespace lossgrid {
 
-/// Batches for which parts are made; others would take too long.
+/// Limits on the batches for which parts are made, because larger batches would take too long.
 inline constexpr std::int64_t kMostWeightParts = 64;
-inline constexpr std::int64_t kMostWeightElements = std::int64_t{1} << 16;  // of a shard
+inline constexpr std::int64_t kMostWeightElements = std::int64_t{1} << 16;  // elements of a shard
 
-/// Squared rest of a gradient, relative to it, that roundings may leave: of 0.3 %.
+/// Largest squared rest, relative to the squared gradient, that roundings may leave: 0.3 % squared.
 inline constexpr double kWeightRestSquared = 1e-5;
-/// Difference of two factors, relative to 1 or to them, that roundings may make.
+/// Largest difference of two factors, relative to 1 or to the factors, that roundings may make.
 inline constexpr double kSameWeightFactor = 5e-3;
 
 /// True if the parts of a gradient of `elements` elements [ids, H] can be made.
 bool has_weight_parts(const Problem& problem, const VocabShard& shard, std::size_t elements,
                       std::int64_t parts);
 
-/// Returns the parts [parts][ids, H] for the ids of `shard`; `part_of_row` [T]: -1 for none.
+/// Returns the parts [parts][ids, H] for the ids of `shard`; `part_of_row` [T] has the part of each
+/// row, or -1.
 std::vector<std::vector<double>> true_weight_parts(const Problem& problem, const Truth& truth,
                                                    const VocabShard& shard,
                                                    std::span<const int> part_of_row, int parts);

@@ -24,7 +24,8 @@
 //                       + u32 |g| 4 |p_i - [i = y]|
 //                       + |g| p_i (e_i + sum p e)
 //                       + radius(g) (1 + 1.01 u_out) |p_i - [i = y]|
-// and where the loss depends on row terms (row_terms.h), with h, l, m' = d loss / d (H, L, M) and
+// and where the loss depends on row terms (row_terms.h), with h, l, m' = d loss / d (H, L, M), by
+// whose slopes (TermSlope) the gradients of all terms are bounded, and
 // D_i = u32 (4 (8 + |x_i - m| + |ln s|) + d) + r + e_i + sum p e,
 //                       + |h| p_i (D_i (1 + |ln p_i + H|) + bound of H)
 //                       + |l| p_i D_i
@@ -93,18 +94,6 @@
 
 namespace lossgrid {
 
-/// Returns 4 u32 |m + ln s|.
-inline double log_sum_exp_rounding(const RowTruth& row) {
-  return std::abs(4 * unit_roundoff(DType::f32) * row.max +
-                  4 * unit_roundoff(DType::f32) * std::log(row.sum));
-}
-
-/// Returns r.
-inline double offset_rounding(const RowTruth& row) {
-  const bool is_allowed = row.reads_as_float32 || row.rounds_log_sum_exp;
-  return is_allowed ? log_sum_exp_rounding(row) : 0.0;
-}
-
 /// Returns the largest value that a log-probability may have above 0. r does not count: m + ln s is
 /// rounded in proportion to its size, but no rounding makes it smaller than m: s contains exp(0),
 /// so that ln s >= 0, and rounding is monotone; and no logit exceeds m. So x_y - lse exceeds 0 at
@@ -124,108 +113,21 @@ inline double logprob_bound(const RowTruth& row, int serial_adds) {
   return positive_logprob_bound(row, serial_adds) + offset_rounding(row);
 }
 
-/// Returns the bound of H.
-inline double entropy_bound(const RowTruth& row, int serial_adds) {
-  const double u32 = unit_roundoff(DType::f32);
-  const double log_sum = std::abs(std::log(row.sum));
-  const double b =
-      8 + row.spread_squared + (1 + row.spread) * (row.spread + log_sum) + std::abs(row.entropy());
-  const double of_reading = row.reads_as_float32 ? log_sum_exp_rounding(row) : 0.0;
-  return kSmallestNormalF32 + u32 * (4 * b + (1 + row.spread) * serial_adds) +
-         (1 + row.spread) * of_reading + row.entropy_error;
-}
-
-/// Returns the bound of the one logit of a head without a vocabulary, which is its L: exp(0) = 1
-/// and ln 1 = 0 in every library. Kernels may read denormal numbers as zero.
-inline double single_logit_bound(const RowTruth& row) {
-  const double u32 = unit_roundoff(DType::f32);
-  return kSmallestNormalF32 + (row.reads_as_float32 ? u32 * std::abs(row.max) : 0.0) +
-         row.mean_error;
-}
-
-/// Returns the bound of L.
-inline double logsumexp_bound(const RowTruth& row, int serial_adds) {
-  if (row.vocab == 1) return single_logit_bound(row);
-  const double u4 = 4 * unit_roundoff(DType::f32);
-  const double b =
-      u4 * (8 + row.spread + std::abs(std::log(row.sum))) + u4 * std::abs(row.logsumexp());
-  return kSmallestNormalF32 + b + unit_roundoff(DType::f32) * serial_adds + row.mean_error;
-}
-
-/// Returns the bound of M.
-inline double mean_logprob_bound(const RowTruth& row, int serial_adds) {
-  const double u32 = unit_roundoff(DType::f32);
-  const double b = 4 * u32 * (8 + std::abs(std::log(row.sum))) + 4 * u32 * row.mean_distance +
-                   4 * u32 * std::abs(row.mean_logprob());
-  const double of_adds = u32 * serial_adds + u32 * row.mean_distance * serial_adds;
-  return kSmallestNormalF32 + b + of_adds + row.finite_share() * offset_rounding(row) +
-         row.mean_logprob_error;
-}
-
-/// Returns the bound of D (divergence_truth.h); 0 for an infinite one or none.
-inline double divergence_bound(const RowTruth& row, int serial_adds) {
-  if (!std::isfinite(row.divergence->value)) return 0;
-  return kSmallestNormalF32 + row.divergence->value_error.at(serial_adds);
-}
-
-/// Returns the bound of the smallest or the largest logit `x` of a row, as float32. These are exact
-/// except for float64 logits and for denormal numbers, which kernels may read as zero.
-inline double range_bound(const RowTruth& row, double x, DType logits) {
-  const double rounding = logits == DType::f64 ? unit_roundoff(DType::f32) * std::abs(x) : 0.0;
-  return kSmallestNormalF32 + rounding + row.range_error;
-}
-
-/// Returns the bound of P.
-inline double sum_p2_bound(const RowTruth& row, int serial_adds) {
-  const double u32 = unit_roundoff(DType::f32);
-  const double p2 = row.sum_p2();
-  const double of_distances = row.spread / row.sum;
-  const double b = 8 * p2 + 2 * of_distances + 2 * p2 * (row.spread + std::abs(std::log(row.sum)));
-  return kSmallestNormalF32 + u32 * (4 * b + 3 * p2 * serial_adds) + 2 * p2 * offset_rounding(row) +
-         row.sum_p2_error;
-}
-
-/// Returns the bound of the mean logit.
-inline double mean_logit_bound(const RowTruth& row, int serial_adds) {
-  const double u32 = unit_roundoff(DType::f32);
-  const double distance = row.mean_distance / row.finite_share();
-  const double b = 4 * u32 * 8 + 4 * u32 * distance + 4 * u32 * std::abs(row.mean_logit());
-  const double of_adds = u32 * serial_adds + u32 * distance * serial_adds;
-  return kSmallestNormalF32 + b + of_adds + row.mean_logit_error;
-}
-
-/// Returns the bound of a row term. `logits`: dtype of the logits.
-inline double term_bound(const RowTruth& row, RowTerm term, int serial_adds, DType logits) {
-  switch (term) {
-    case RowTerm::entropy:
-      return entropy_bound(row, serial_adds);
-    case RowTerm::logsumexp:
-      return logsumexp_bound(row, serial_adds);
-    case RowTerm::mean_logprob:
-      return mean_logprob_bound(row, serial_adds);
-    case RowTerm::divergence:
-      return divergence_bound(row, serial_adds);
-    case RowTerm::vocab_min:
-      return range_bound(row, row.smallest, logits);
-    case RowTerm::vocab_max:
-      return range_bound(row, row.max, logits);
-    case RowTerm::sum_p2:
-      return sum_p2_bound(row, serial_adds);
-    case RowTerm::top1:
-      return row.may_change_top() ? 1 : 0;
-    case RowTerm::mean_logit:
-      return mean_logit_bound(row, serial_adds);
-  }
-  return 0;
-}
-
 /// Returns the number that underflow of probabilities is multiplied by in a gradient.
 inline double gradient_size(const RowTruth& row, const RowGradientTruth& gradient) {
   const double of_logprob = std::abs(gradient.logprob.value);
   if (gradient.logprob_alone()) return of_logprob;
-  const auto size = [&](RowTerm term) { return std::abs(gradient.terms[term].value); };
-  return of_logprob + size(RowTerm::logsumexp) + size(RowTerm::mean_logprob) +
-         size(RowTerm::entropy) * (row.entropy() + 88);
+  double of_terms = of_logprob;
+  double of_logarithms = 0;
+  for (const RowTerm term : kAllGradientTerms) {
+    const TermSlope slope = row.slope(term);
+    const double size = std::abs(gradient.terms[term].value);
+    const double of_p = std::max(std::abs(slope.factor), std::abs(slope.finite));
+    if (of_p != 0) of_terms += size * of_p;
+    if (slope.centred != 0)
+      of_logarithms += size * (std::abs(slope.centred) * (row.entropy() + 88));
+  }
+  return of_terms + of_logarithms;
 }
 
 /// Bound of the gradient of one row: the parts that all columns share, and functions for the rest.
@@ -255,11 +157,13 @@ class GradientBound {
         has_terms_(!gradient.logprob_alone()),
         terms_{{},
                {},
+               {},
                row.spread,
                entropy_bound(row, serial_adds),
                1 / row.vocab,
                row.finite_share()} {
     for (const RowTerm term : kAllGradientTerms) {
+      terms_.slope[term] = row.slope(term);
       terms_.largest[term] = largest_of(gradient.terms[term]);
       terms_.radius[term] = gradient.terms[term].radius();
     }
@@ -314,14 +218,27 @@ class GradientBound {
   double objective(double x, double p, bool is_target) const {
     const double of_logprob = times(row_.radius, std::abs(p - (is_target ? 1.0 : 0.0)));
     if (!has_terms_ || is_minus_infinity(x)) return of_logprob;
-    const double of_mean = std::abs(terms_.vocab_share - p * terms_.finite_share);
-    return of_logprob +
-           times(terms_.radius[RowTerm::entropy], p * std::abs(centred_logprob(x, p))) +
-           row_sum_objective(p) + times(terms_.radius[RowTerm::mean_logprob], of_mean);
+    double sum = of_logprob;
+    for (const RowTerm term : kAllGradientTerms) {
+      const TermSlope& slope = terms_.slope[term];
+      const double by_logit = p * slope.factor + p * centred_logprob(x, p) * slope.centred +
+                              terms_.vocab_share * slope.finite;
+      sum += times(terms_.radius[term], std::abs(by_logit));
+    }
+    return sum;
   }
 
-  /// Returns the part of objective() that does not cancel in the sum of a row: that of L.
-  double row_sum_objective(double p) const { return times(terms_.radius[RowTerm::logsumexp], p); }
+  /// Returns the part of objective() that does not cancel in the sum of a row: that of a term
+  /// whose gradient does not add up to 0, shared out by p.
+  double row_sum_objective(double p) const {
+    double sum = 0;
+    for (const RowTerm term : kAllGradientTerms) {
+      const TermSlope& slope = terms_.slope[term];
+      const double row_sum = slope.factor + slope.finite * terms_.finite_share;
+      sum += times(terms_.radius[term], p * std::abs(row_sum));
+    }
+    return sum;
+  }
 
   /// True if an interval of d loss / d numbers has no end; then the gradient of the row has no
   /// bound either.
@@ -337,6 +254,7 @@ class GradientBound {
   struct Terms {
     ByGradientTerm<double> largest;  // |h|, |l|, |m'|
     ByGradientTerm<double> radius;
+    ByGradientTerm<TermSlope> slope;
     double spread;         // S1
     double entropy_bound;  // of H
     double vocab_share;    // 1/V
@@ -359,13 +277,22 @@ class GradientBound {
     const double u4 = 4 * unit_roundoff(DType::f32);
     const double of_p =
         p * relative_error(x, p, logit_error) + beyond_proportion(x, p, logit_error);  // p D
-    const double of_entropy =
-        of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound;
-    const double of_mean =
-        u4 * (terms_.vocab_share + p * terms_.finite_share) + of_p * terms_.finite_share;
-    return times(terms_.largest[RowTerm::entropy], of_entropy) +
-           times(terms_.largest[RowTerm::logsumexp], of_p) +
-           times(terms_.largest[RowTerm::mean_logprob], of_mean);
+    double sum = 0;
+    for (const RowTerm term : kAllGradientTerms) {
+      const TermSlope& slope = terms_.slope[term];
+      const double factor = std::abs(slope.factor);
+      double of_term = 0;
+      if (slope.finite != 0) {
+        of_term += u4 * (terms_.vocab_share * std::abs(slope.finite) + p * factor);
+      }
+      of_term += times(of_p, factor);
+      if (slope.centred != 0) {
+        of_term += std::abs(slope.centred) *
+                   (of_p * (1 + std::abs(centred_logprob(x, p))) + p * terms_.entropy_bound);
+      }
+      sum += times(terms_.largest[term], of_term);
+    }
+    return sum;
   }
 
   /// Returns size * x; 0 for x = 0, also with an infinite size.

@@ -7,13 +7,20 @@
 namespace lossgrid {
 
 LogitGradient::LogitGradient(const RowTruth& row, const RowGradientTruth& gradient)
-    : row_(row),
-      logprob_alone_(gradient.logprob_alone()),
-      logprob_(gradient.logprob.value),
-      entropy_(gradient.terms[RowTerm::entropy].value),
-      factor_(gradient.terms[RowTerm::logsumexp].value -
-              gradient.terms[RowTerm::mean_logprob].value * row.finite_share()),
-      of_finite_(gradient.terms[RowTerm::mean_logprob].value / row.vocab) {}
+    : row_(row), logprob_alone_(gradient.logprob_alone()), logprob_(gradient.logprob.value) {
+  const auto add = [](double size, double slope, double& sum) {
+    if (slope != 0) sum += size * slope;
+  };
+  for (const RowTerm term : kAllGradientTerms) {
+    const double size = gradient.terms[term].value;
+    const TermSlope slope = row.slope(term);
+    add(-size, slope.centred, entropy_);
+    add(size, slope.factor, factor_);
+    add(size, slope.finite, of_finite_);
+    add(size, slope.factor + slope.finite * row.finite_share(), row_sum_);
+  }
+  of_finite_ /= row.vocab;
+}
 
 double LogitGradient::at(double z, double p, bool is_target) const {
   // Written as 1 - p_y it would cancel when the label is certain.

@@ -29,6 +29,8 @@ class LogitGradient {
 
   bool logprob_alone() const { return logprob_alone_; }
   double entropy() const { return entropy_; }  // h
+  /// Returns the sum of dz over the row.
+  double row_sum() const { return row_sum_; }
 
   /// Returns dz of the column with logit z and probability p.
   double at(double z, double p, bool is_target) const;
@@ -47,10 +49,11 @@ class LogitGradient {
  private:
   const RowTruth& row_;
   bool logprob_alone_;
-  double logprob_;    // g
-  double entropy_;    // h
-  double factor_;     // l - m F/V
-  double of_finite_;  // m/V
+  double logprob_;        // g
+  double entropy_ = 0;    // h
+  double factor_ = 0;     // l - m F/V
+  double of_finite_ = 0;  // m/V
+  double row_sum_ = 0;    // l
 };
 
 }  // namespace lossgrid

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// RowTruth: the float64 truth of one row of logits.
+// RowTruth: the float64 truth of one row of logits, and the bounds of its row terms (formulas:
+// bounds.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
+#include "harness/core/dtype.h"
 #include "harness/problem/batch/row_terms.h"
 #include "harness/verify/truth/divergence_truth.h"
 
 namespace lossgrid {
+
+/// The gradient d T / dz_v of a row term by the logits: p_v (factor + centred (ln p_v + H)) +
+/// finite / V, 0 where z_v is -inf.
+struct TermSlope {
+  double factor = 0;
+  double centred = 0;
+  double finite = 0;
+};
 
 /// The truth of row t, which predicts token t + 1 of its sequence. Rows without a next token keep
 /// the defaults.
@@ -31,14 +42,13 @@ struct RowTruth {
   bool ties_with_lower = false;  // an id below the target has its logit
   // Changes, to first order, by the errors e_v of logits that implementations make themselves
   // (LogitsSource::read_errors); 0 for given logits.
-  double target_error = 0;        // e_y
-  double mean_error = 0;          // sum p e
-  double range_error = 0;         // largest e: changes the smallest and the largest logit
-  double entropy_error = 0;       // sum p |ln p + H| e
-  double mean_logprob_error = 0;  // (1/V) sum e over logits that are not -inf + (F/V) sum p e
-  double sum_p2_error = 0;        // sum 2 p |p - sum p^2| e
-  double mean_logit_error = 0;    // (1/F) sum e over logits that are not -inf
-  // Both errors of means also hold what they lose where the largest float32 stands for a logit.
+  double target_error = 0;  // e_y
+  double mean_error = 0;    // sum p e
+  double range_error = 0;   // largest e: changes the smallest and the largest logit
+  // entropy: sum p |ln p + H| e. mean_logprob: (1/V) sum e over logits that are not -inf + (F/V)
+  // sum p e. sum_p2: sum 2 p |p - sum p^2| e. mean_logit: (1/F) sum e over logits that are not
+  // -inf. Means also hold what they lose where the largest float32 stands for a logit. Others: 0.
+  ByRowTerm<double> term_error = {};
   // Roundings in proportion to the logits that bounds allow for (bounds.h).
   bool reads_as_float32 = false;    // logits are float64, and may be read as float32
   bool rounds_log_sum_exp = false;  // a log-sum-exp in float32 is declared
@@ -65,11 +75,43 @@ struct RowTruth {
   /// True for a mean over the vocabulary that may be -inf in float32, in which the sum that it is
   /// made of overflows: of distances from the maximum, of ln p or of the logits themselves.
   bool may_overflow(RowTerm which) const;
+  /// Returns the gradient of a row term; nothing for a divergence, whose columns have their own.
+  TermSlope slope(RowTerm which) const;
   /// Returns ln p + H = x - m + sum p |x - m| of the column with logit x and probability p, whose
   /// mean over p is 0; 0 where p is 0.
   double centred_logprob(double x, double p) const { return p > 0 ? x - max + spread : 0; }
   /// Returns F/V.
   double finite_share() const { return finite / vocab; }
 };
+
+/// Returns the truth of one row with `logits` [V] and `target` in [0, V). A logit of -inf has the
+/// probability 0, and a target of probability 0 has the log-probability -inf. `errors` [V]: bounds
+/// of the errors of the logits; empty for given ones.
+RowTruth row_truth(std::span<const double> logits, std::int32_t target,
+                   std::span<const double> errors = {});
+
+/// Sets the changes of the numbers of a row by the errors of its logits.
+void set_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row);
+
+/// Returns how far a logit is beyond the largest float32, which may stand for it.
+double beyond_float32(double logit);
+
+/// Returns 4 u32 |m + ln s|.
+double log_sum_exp_rounding(const RowTruth& row);
+
+/// Returns r, 0 where no rounding in proportion to the logits is allowed.
+double offset_rounding(const RowTruth& row);
+
+/// Returns the bound of H.
+double entropy_bound(const RowTruth& row, int serial_adds);
+
+/// Returns the bound of L.
+double logsumexp_bound(const RowTruth& row, int serial_adds);
+
+/// Returns the bound of M.
+double mean_logprob_bound(const RowTruth& row, int serial_adds);
+
+/// Returns the bound of a row term. `logits`: dtype of the logits.
+double term_bound(const RowTruth& row, RowTerm term, int serial_adds, DType logits);
 
 }  // namespace lossgrid

@@ -18,95 +18,6 @@
 
 namespace lossgrid {
 
-namespace {
-
-void add_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row) {
-  const double log_sum = std::log(row.sum);
-  const double entropy = row.entropy();
-  const double sum_p2 = row.sum_p2();
-  double of_finite = 0;
-  row.target_error = row.mean_error = row.range_error = row.entropy_error = row.sum_p2_error = 0;
-  for (std::size_t v = 0; v < logits.size(); ++v) {
-    const double log_p = logits[v] - row.max - log_sum;
-    const double p = std::exp(log_p);
-    row.range_error = std::max(row.range_error, errors[v]);
-    if (!std::isinf(logits[v])) of_finite += errors[v] / row.vocab;
-    if (p == 0) continue;
-    row.mean_error += p * errors[v];
-    row.entropy_error += p * std::abs(log_p + entropy) * errors[v];
-    row.sum_p2_error += 2 * p * std::abs(p - sum_p2) * errors[v];
-  }
-  row.target_error = errors[row.target];
-  row.mean_logprob_error = of_finite + row.finite_share() * row.mean_error;
-  row.mean_logit_error = of_finite / row.finite_share();
-}
-
-/// Returns how far a logit is beyond the largest float32, which may stand for it.
-double beyond_float32(double logit) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  constexpr double kLargestOverflow = 1e300;  // sums of errors are finite: 0 times them is 0
-  if (!std::isfinite(logit)) return 0;
-  return std::clamp(std::abs(logit) - kLargest, 0.0, kLargestOverflow);
-}
-
-/// Adds to the errors of means what they lose by that.
-void add_overflow_of_means(std::span<const double> logits, RowTruth& row) {
-  if (beyond_float32(row.smallest) == 0 && beyond_float32(row.max) == 0) return;
-  double lost = 0;
-  for (const double x : logits) lost += beyond_float32(x) / row.vocab;
-  row.mean_logprob_error += lost;
-  row.mean_logit_error += lost / row.finite_share();
-}
-
-/// True if logits have probabilities: no NaN, no inf, and not -inf alone.
-bool have_probabilities(std::span<const double> logits) {
-  bool all_below_infinity = true;
-  bool any = false;
-  for (const double x : logits) {
-    all_below_infinity &= x < std::numeric_limits<double>::infinity();
-    any |= x > -std::numeric_limits<double>::infinity();
-  }
-  return all_below_infinity && any;
-}
-
-}  // namespace
-
-RowTruth row_truth(std::span<const double> logits, std::int32_t target,
-                   std::span<const double> errors) {
-  RowTruth row;
-  row.target = target;
-  if (!have_probabilities(logits)) {
-    row.logprob = std::numeric_limits<double>::quiet_NaN();
-    return row;
-  }
-  row.max = largest_logit(logits);
-  // Without the target's term: 1 - p_y would cancel when the label is certain.
-  SoftmaxSums others = softmax_sums(logits.first(static_cast<std::size_t>(target)), row.max);
-  others.add(softmax_sums(logits.subspan(static_cast<std::size_t>(target) + 1), row.max));
-  SoftmaxSums all = others;
-  all.add(softmax_sums(logits.subspan(static_cast<std::size_t>(target), 1), row.max));
-  row.others = others.exponentials;
-  row.squares = all.squares;
-  row.sum = all.exponentials;
-  row.smallest = all.smallest;
-  row.vocab = static_cast<double>(logits.size());
-  row.finite = all.finite;
-  row.mean_distance =
-      std::min(std::numeric_limits<double>::max(), all.distances / row.vocab / kDistanceScale);
-  row.spread = all.weighted / row.sum;
-  row.spread_squared = all.squared / row.sum;
-  row.target_logit = logits[target];
-  const std::span<const double> before = logits.first(static_cast<std::size_t>(target));
-  const std::span<const double> behind = logits.subspan(static_cast<std::size_t>(target) + 1);
-  const double largest_before = largest_logit(before);
-  row.margin = row.target_logit - std::max(largest_before, largest_logit(behind));
-  row.ties_with_lower = largest_before == row.target_logit;
-  row.logprob = row.target_logit - row.max - std::log(row.sum);
-  if (!errors.empty()) add_errors(logits, errors, row);
-  add_overflow_of_means(logits, row);
-  return row;
-}
-
 void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int64_t begin,
                        std::span<const double> logits, std::span<double> errors) {
   source.read_errors(token, begin, errors);
@@ -278,7 +189,7 @@ std::vector<LogitRoundings> add_logit_roundings(const Problem& problem,
       roundings[t].add(p[v], e, row.centred_logprob(logits[v], p[v]));
       errors[v] += e;
     }
-    add_errors(logits, errors, row);
+    set_errors(logits, errors, row);
   });
   return roundings;
 }
@@ -307,7 +218,7 @@ void add_quotient_roundings(const Problem& problem, const DeclaredRowRoundings& 
     for (std::size_t v = 0; v < logits.size(); ++v) {
       if (std::isfinite(logits[v])) errors[v] += row.quotient_error * std::abs(logits[v]);
     }
-    add_errors(logits, errors, row);
+    set_errors(logits, errors, row);
   });
 }
 

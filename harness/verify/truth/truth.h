@@ -52,12 +52,6 @@ struct Truth {
   std::shared_ptr<const LinearTruth> linear = nullptr;
 };
 
-/// Returns the truth of one row with `logits` [V] and `target` in [0, V). A logit of -inf has the
-/// probability 0, and a target of probability 0 has the log-probability -inf. `errors` [V]: bounds
-/// of the errors of the logits; empty for given ones.
-RowTruth row_truth(std::span<const double> logits, std::int32_t target,
-                   std::span<const double> errors = {});
-
 /// Sets errors[k] to the bound of the error of logits[k], the logit of id begin + k, in
 /// implementations that make it themselves; 0 for a given logit.
 void read_logit_errors(const LogitsSource& source, std::int64_t token, std::int64_t begin,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of a row of logits of any dtype, read as float32 distances z - shift, compiled once for
-// every instruction set. Tensors of different dtypes have the same order within a block, that of
-// the columns.
+// every instruction set. Tensors of all dtypes have the same order within a block, the order of the
+// columns.
 #if defined(LOSSGRID_DISTANCE_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_DISTANCE_BLOCKS_INL_H_
 #undef LOSSGRID_DISTANCE_BLOCKS_INL_H_
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
-/// Calls f(vector of z, number of its vector of sums, position) for all of a block.
+/// Calls f(vector of z, number of its vector of sums, position) for all vectors of a block.
 template <typename F>
 HWY_INLINE void for_each_vector(const TermBlock& block, F&& f) {
   for (std::int64_t i = 0; i < block.size; i += kLanes) {
@@ -29,7 +29,7 @@ HWY_INLINE void for_each_vector(const TermBlock& block, F&& f) {
   }
 }
 
-/// Makes logits of a block distances. Only -inf becomes -inf.
+/// Replaces the logits of a block by distances. Only -inf becomes -inf.
 HWY_INLINE void subtract_shift(float by, TermBlock& block) {
   const Floats d;
   const FloatVector shift = hn::Set(d, by);
@@ -67,7 +67,7 @@ HWY_INLINE void read_distances(const double* x, std::int64_t count, const RowTra
   std::fill(block.z + count, block.z + block.size, -std::numeric_limits<float>::infinity());
 }
 
-/// A row of a tensor of any dtype, with its transform.
+/// Row of a tensor of any dtype, with its transform.
 struct DistanceRow {
   DType dtype;
   const std::byte* x;

@@ -7,8 +7,8 @@
 //   ln(m / p) = ln((1 - b) + b q / p) = ln(1 + b (q / p - 1))  for p >= q,
 //   ln(m / q) = ln(b + (1 - b) p / q) = ln(1 + (1 - b) (p / q - 1))  else,
 // the argument of which lies in [min(b, 1 - b), 1]. Near 1 the second form has errors in proportion
-// to the logarithm, so that nearly equal rows do; far from 1 the first one loses nothing for any b.
-// The other logarithm follows with ln(p / q).
+// to the logarithm, and so have divergences of nearly equal rows; far from 1 the first form loses
+// nothing for any b. The other logarithm follows with ln(p / q).
 #if defined(LOSSGRID_DIVERGENCE_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_DIVERGENCE_BLOCKS_INL_H_
 #undef LOSSGRID_DIVERGENCE_BLOCKS_INL_H_
@@ -32,11 +32,12 @@ struct DivergedRow {
   float log_sum_ratio;   // ln(s / t)
   float teacher_weight;  // b
   float student_weight;  // 1 - b
-  // Ids that the teacher has not sent: ln(p / q) = own_log ln p + outside.log_ratio, q = ratio p.
+  // For ids that the teacher has not sent: ln(p / q) = own_log ln p + outside.log_ratio, q = ratio
+  // p.
   float log_sum;       // ln s
   float own_log;       // 1 or 0
   TailRow outside;     // with a tail, or with a logarithm of q = 0
-  float log_prob_min;  // of a clamped one
+  float log_prob_min;  // smallest logarithm of a clamped divergence
 
   DivergedRow(const Divergence& divergence, float student_sum, float teacher_sum,
               const TailRow* tail)
@@ -53,7 +54,7 @@ struct DivergedRow {
   }
 
  private:
-  /// Returns a number that has a logarithm.
+  /// Returns `weight` as a normal number, so that it has a logarithm.
   static float normal(double weight) {
     return std::max(static_cast<float>(weight), std::numeric_limits<float>::min());
   }
@@ -78,7 +79,7 @@ HWY_INLINE Probabilities probabilities_of(const DivergedRow& row, FloatVector st
           hn::Sub(hn::Sub(student, teacher), hn::Set(d, row.log_sum_ratio))};
 }
 
-/// Sets what ids count for that the teacher has not sent.
+/// Sets the numbers of ids that the teacher has not sent.
 HWY_INLINE void set_outside(const DivergedRow& row, FloatVector student, FloatVector teacher,
                             Probabilities& x) {
   const Floats d;
@@ -90,10 +91,10 @@ HWY_INLINE void set_outside(const DivergedRow& row, FloatVector student, FloatVe
   x.q = hn::IfThenElse(is_outside, hn::Mul(x.p, hn::Set(d, row.outside.ratio)), x.q);
 }
 
-/// The numbers of a clamped divergence at an id.
+/// Numbers of a clamped divergence at an id.
 struct ClampedColumn {
   FloatVector q;       // 0 where the teacher has not sent the id
-  FloatVector q_left;  // 0 as well where ln p is not above the clamp
+  FloatVector q_left;  // q, or 0 where ln p is not above the clamp
   FloatVector log;     // ln q - ln p, both clamped
   FloatVector p;
 };
@@ -110,7 +111,7 @@ HWY_INLINE ClampedColumn clamped_column(const DivergedRow& row, FloatVector stud
           hn::Mul(exp_of_distance(student), hn::Set(d, row.of_p))};
 }
 
-/// Returns factor * log, 0 where the factor is 0.
+/// Returns factor * log; 0 where the factor is 0.
 HWY_INLINE FloatVector product_or_zero(FloatVector factor, FloatVector log) {
   return hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(Floats())), hn::Mul(factor, log));
 }
@@ -151,13 +152,13 @@ HWY_INLINE LogsByMixture logs_by_mixture(const DivergedRow& row, FloatVector log
           hn::IfThenElse(p_is_larger, of_smaller, of_larger)};
 }
 
-/// Sums of a block; those that a divergence has none of are 0.
+/// Sums of a block; a sum that the divergence does not have is 0.
 struct BlockDivergence {
   float of_teacher;
   float of_student;
 };
 
-/// `kOutside`: ids that the teacher has not sent count for something.
+/// `kOutside`: ids that the teacher has not sent contribute.
 template <Divergence::Kind kKind, bool kOutside>
 HWY_INLINE BlockDivergence divergence_of_block(const DivergedRow& row, const TermBlock& student,
                                                const TermBlock& teacher) {
@@ -221,7 +222,7 @@ HWY_INLINE void store_gradient(FloatVector by_z, FloatVector distance, std::int6
   hn::Store(hn::IfThenZeroElse(hn::Eq(distance, minus_infinity()), by_z), d, student.z + at);
 }
 
-/// student := the gradient; slopes count with kSlope alone.
+/// student := the gradient; slopes apply only with kSlope.
 template <Divergence::Kind kKind, bool kOutside, bool kSlope>
 HWY_INLINE void divergence_gradient_of_block(const DivergedRow& row,
                                              const DivergenceGradient& gradient,
@@ -264,7 +265,8 @@ HWY_INLINE void clamped_gradient_of_block(const DivergedRow& row,
   });
 }
 
-/// Makes columns -inf in which the teacher has no probability, or those in which it has one.
+/// Sets columns to -inf in which the teacher has no probability or, with kKeepsOutside, in which it
+/// has a probability.
 template <bool kKeepsOutside = false>
 HWY_INLINE void keep_support(const TermBlock& teacher, TermBlock& student) {
   const Floats d;

@@ -34,7 +34,7 @@ struct DistilledRow {
   }
 };
 
-/// Sum of exponentials so far, relative to their maximum.
+/// Running sum of exponentials, relative to their maximum.
 struct SupportSum {
   float shift = -std::numeric_limits<float>::infinity();
   double sum = 0;
@@ -72,12 +72,12 @@ void support_statistics_of_rows(const DistilledRows& rows, float* shift, float* 
   }
 }
 
-/// Returns what columns of a row for sums and gradient are dropped for.
+/// Returns the kind for which columns are dropped from sums and gradient.
 Divergence::Topk dropped_for(const Divergence& divergence) {
   return divergence.on_support() ? divergence.topk : Divergence::Topk::whole;
 }
 
-/// The formula of a divergence with an own loop.
+/// Formula of a divergence with its own loop.
 template <Divergence::Kind kKind, bool kOutside>
 struct PlainFormula {
   static constexpr bool kIsJsd = kKind == Divergence::Kind::jsd;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divergences of rows from a teacher's (impls/kernels/divergence_rows.h) on the processor. Logits
-// of every dtype are read as distances to their shift, which are computed in the precision of the
-// logits; what follows is float32, vectorised by Highway.
+// of every dtype are read as distances to their shift, computed in the precision of the logits; all
+// further arithmetic is float32, vectorised by Highway.
 #pragma once
 
 #include "impls/kernels/divergence_rows.h"
 
 namespace lossgrid {
 
-/// As rows_support_statistics, rows_divergence and rows_divergence_gradient.
+/// Implement rows_support_statistics, rows_divergence and rows_divergence_gradient.
 void cpu_support_statistics(const DistilledRows& rows, float* shift, float* sum);
 void cpu_divergence(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                     const DivergenceSums& out);

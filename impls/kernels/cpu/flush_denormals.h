@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlushDenormals: a scope in which denormal numbers count as zero, as operands and as results, in
-// float and double arithmetic of this thread. Processors take up to a hundred cycles for each of
-// them, and probabilities below 1.2e-38 do not matter. By control bits of x86 (MXCSR: DAZ, FTZ) and
-// of 64-bit Arm (FPCR: FZ); no effect on other processors.
+// float and double arithmetic of this thread. Processors take up to a hundred cycles for each
+// denormal number, and probabilities below 1.2e-38 do not matter. The scope sets control bits of
+// x86 (MXCSR: DAZ, FTZ) or 64-bit Arm (FPCR: FZ); it has no effect on other processors.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class FlushDenormals {
     asm volatile("mrs %0, fpcr" : "=r"(control));
     return control;
   }
-  // All memory counts as written, so that arithmetic on it stays in the scope.
+  // Counts as a write of all memory, so that the compiler keeps arithmetic on memory in the scope.
   static void set_control(Control control) {
     asm volatile("msr fpcr, %0" ::"r"(control) : "memory");
   }

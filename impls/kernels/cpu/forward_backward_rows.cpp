@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block i of the previous row becomes a gradient just before block i of this row is read, or at the
-// same time: the previous row and the scratch row are in the second cache then, and one scratch row
-// is enough for both. A block whose exponentials are relative to another shift than the final one
-// has its own factor.
+// same time: then the previous row and the scratch row are in the second cache, and one scratch row
+// is enough for both rows. A block whose exponentials are relative to a shift other than the final
+// shift has its own factor.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "impls/kernels/cpu/forward_backward_rows.cpp"
 #include <hwy/foreach_target.h>  // compiles this file for every instruction set
@@ -21,14 +21,14 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
-// On every processor: hardware does not prefetch alternating streams. Rows that are written in
-// place have shorter blocks and are prefetched for writing, so that reads and writes of memory
-// overlap.
+// Used on every processor, because hardware does not prefetch alternating streams. Rows that are
+// written in place have shorter blocks and are prefetched for writing, so that reads and writes of
+// memory overlap.
 inline constexpr std::int64_t kFusedPrefetchBytes = 4096;
 inline constexpr std::int64_t kInPlaceBlockSize = kBlockSize / 2;
 inline constexpr std::int64_t kLeastSideBySideBytes = 32768;
 
-/// A block of the previous row, whose gradient is e factor.
+/// Block of the previous row, whose gradient is e times factor.
 template <typename T>
 struct FinishedBlock {
   const float* e;
@@ -36,12 +36,13 @@ struct FinishedBlock {
   T* to;
 };
 
-/// Blocks of one row that are computed side by side, and those of the previous row at their places.
+/// Blocks of one row that are computed side by side, and the blocks of the previous row at the same
+/// places.
 template <std::size_t kPlaces, typename T>
 struct SweptBlocks {
   const T* x[kPlaces];
-  const T* ahead[kPlaces];  // to prefetch
-  float* e[kPlaces];        // exponentials; may be x, or that of `previous`
+  const T* ahead[kPlaces];  // addresses to prefetch
+  float* e[kPlaces];        // exponentials; may be x, or e of `previous`
   FinishedBlock<T> previous[kPlaces];
 };
 
@@ -109,7 +110,7 @@ HWY_INLINE void finish_lanes(std::int64_t count, const FinishedBlock<T>& block) 
   }
 }
 
-/// The fused forward-backward of a thread's rows. The tail of a row are the elements after its last
+/// Fused forward-backward of a thread's rows. The tail of a row is the elements after its last
 /// whole lanes.
 template <typename T, bool kInPlace>
 class ForwardBackward {
@@ -184,13 +185,13 @@ class ForwardBackward {
   }
 
  private:
-  /// The row whose exponentials are complete and whose gradient is not written yet.
+  /// Row whose exponentials are complete and whose gradient is not written yet.
   struct PreviousRow {
-    T* to = nullptr;  // none
+    T* to = nullptr;  // null: no previous row
     const float* e = nullptr;
     const float* shifts = nullptr;  // [blocks]
-    double offset = 0;              // of its final shift
-    double factor = 0;              // - g / s relative to that shift
+    double offset = 0;              // offset of its final shift
+    double factor = 0;              // - g / s relative to the final shift
     std::int64_t target = -1;       // column, -1: another shard owns it
     float target_gradient = 0;
   };
@@ -204,7 +205,7 @@ class ForwardBackward {
   }
 
   /// Raises the shift if it is too low or not known yet. Called before exponentials overwrite
-  /// logits, which could not be computed again.
+  /// logits, after which a repetition is impossible.
   static void raise_shift(float largest, RunningSums& running) {
     constexpr float kLargestDistance = 8.0f;
     if (largest == -kInfinity) return;
@@ -212,21 +213,21 @@ class ForwardBackward {
     if (too_low || running.knows_nothing()) running.move(largest);
   }
 
-  /// Computes the exponentials of a block at every place, `begin` elements behind its start, and
-  /// writes the gradients of these blocks of the previous row.
+  /// Computes the exponentials of a block at every place, `begin` elements after the start of the
+  /// place, and writes the gradients of these blocks of the previous row.
   template <std::size_t kBlocks>
   void run_blocks(const T* x, std::int64_t begin, std::int64_t count, RunningSums& running,
                   float* e, float* shifts) {
     SweptBlocks<kBlocks, T> blocks;
     for (std::size_t p = 0; p < kBlocks; ++p) {
       const std::int64_t at = begin + static_cast<std::int64_t>(p) * place_;
-      // Behind the end of a place comes its start in the next row.
+      // After the end of a place follows its start in the next row.
       const bool within = kBlocks == 1 || begin + ahead_ < place_;
       const std::int64_t ahead = within ? ahead_ : ahead_ + rows_.shard.width - place_;
       blocks.x[p] = x + at;
       blocks.ahead[p] = blocks.x[p] + ahead;
       blocks.e[p] = e + at;
-      // First: its latency passes while the previous row is finished.
+      // First, because its latency passes while the previous row is finished.
       if (!kKeepsLogits || running.knows_nothing()) {
         raise_shift(largest_of(blocks.x[p], count, kKeepsLogits ? 0 : ahead), running);
       }
@@ -268,7 +269,7 @@ class ForwardBackward {
     running.sum += exp_block(tail.elements, kLanes, running.exponent, tail_);
   }
 
-  float factor_of(float shift) const {
+  float shift_factor(float shift) const {
     const double offset = Exponent(shift).offset();
     const double to_last_shift =
         offset == previous_.offset ? 1 : std::exp2(offset - previous_.offset);
@@ -276,7 +277,8 @@ class ForwardBackward {
   }
 
   FinishedBlock<T> block_of_previous(std::int64_t begin) const {
-    return {previous_.e + begin, factor_of(previous_.shifts[begin / kSize]), previous_.to + begin};
+    return {previous_.e + begin, shift_factor(previous_.shifts[begin / kSize]),
+            previous_.to + begin};
   }
 
   void finish_block(std::int64_t begin, std::int64_t count) {
@@ -379,7 +381,7 @@ void cpu_forward_backward(const LogitsRows& rows, const float* grad, std::span<f
                           const RowStatistics& out, void* gradient) {
   const bool in_place = gradient == rows.data;
   const std::int64_t of_thread = scratch_of_thread(rows.dtype, rows.shard.valid(), in_place);
-  // Whole lines only: rows have to start at one.
+  // Only if rows are whole lines, since each row must start at a line.
   const std::int64_t bytes = rows.shard.width * static_cast<std::int64_t>(size_of(rows.dtype));
   const bool stream = rows.streams(gradient) && bytes % 64 == 0 &&
                       reinterpret_cast<std::uintptr_t>(gradient) % 64 == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of impls/kernels/hidden_rows.h on the processor.
+// Functions of impls/kernels/hidden_rows.h on the processor.
 #pragma once
 
 #include <cstdint>

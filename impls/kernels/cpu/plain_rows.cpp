@@ -34,7 +34,7 @@ void plain_statistics(const LogitsRows& rows, const RowStatistics& out) {
     double sum = 0;
     double weighted = 0;
     for (std::int64_t v = 0; v < columns; ++v) {
-      if (std::isnan(x[v])) sum = x[v];  // extrema may pass over it
+      if (std::isnan(x[v])) sum = x[v];  // std::max may skip a NaN
     }
     for (std::int64_t v = 0; v < columns && max > -kInfinity; ++v) {
       const double d = exact_distance_to_shift(x[v], shift);

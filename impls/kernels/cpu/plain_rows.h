@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to the row kernels: work done once a row, and the kernels for float64 logits, which keep
-// their precision up to the subtraction of the shift, as long as float32 holds that
-// (exact_distance_to_shift). The latter are for checks, not for speed.
+// Internal to the row kernels: work done once per row, and the kernels for float64 logits, which
+// keep their precision up to the subtraction of the shift, as long as float32 can hold the shift
+// (exact_distance_to_shift). The float64 kernels are for checks, not for speed.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// Returns x - shift; the shift -inf of a shard of nothing but -inf counts as 0.
+/// Returns x - shift; the shift -inf of a shard with no other logits counts as 0.
 inline float distance_to(float x, float shift) {
   return x - (std::isinf(shift) && shift < 0 ? 0.0f : shift);
 }
@@ -26,7 +26,7 @@ inline void write_nothing(const RowStatistics& out, std::int64_t r) {
   }
 }
 
-/// The target of a row among the columns of a shard. Made before the gradient is written, which may
+/// Target of a row in the columns of a shard. Made before the gradient is written, which may
 /// overwrite the logits.
 struct RowTarget {
   std::int64_t column = -1;  // -1: another shard owns it
@@ -40,7 +40,8 @@ struct RowTarget {
   }
 };
 
-/// As cpu_statistics and cpu_gradient, of the logits themselves and the log-probability alone.
+/// Implement cpu_statistics and cpu_gradient for untransformed logits and the log-probability
+/// alone.
 void plain_statistics(const LogitsRows& rows, const RowStatistics& out);
 void plain_gradient(const LogitsRows& rows, const float* shift, const float* sum, const float* grad,
                     void* out);

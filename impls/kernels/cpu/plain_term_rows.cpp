@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// z of the columns of a row: -inf for those that are not kept.
+/// Returns z of the columns of a row; -inf for columns that are not kept.
 template <class Map>
 struct PlainRow {
   const Map& map;
@@ -28,7 +28,7 @@ struct PlainRow {
   }
 };
 
-/// True if a column has a larger z than column `target`, or the same one before it.
+/// True if a column has a larger z than column `target`, or precedes it with the same z.
 template <class Map>
 bool is_beaten(const PlainRow<Map>& row, std::int64_t columns, std::int64_t target) {
   const double of_target = row.z(target);

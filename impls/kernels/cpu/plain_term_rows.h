@@ -7,7 +7,7 @@
 
 namespace lossgrid {
 
-/// As cpu_term_statistics and cpu_term_gradient.
+/// Implement cpu_term_statistics and cpu_term_gradient.
 void plain_term_statistics(const LogitsRows& rows, const RowStatistics& out);
 void plain_term_gradient(const LogitsRows& rows, const RowSoftmax& softmax,
                          const RowGradients& gradients, void* out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RowBatch: rows that a kernel computes side by side. Their streams of memory are followed at the
-// same time, and the arithmetic of one row stands beside the loads of another.
+// RowBatch: rows that a kernel computes side by side. It reads their streams of memory at the same
+// time, and the arithmetic of one row overlaps the loads of another.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ struct RowBatch {
   bool is_full() const { return count == kRows; }
 };
 
-/// Calls compute(batch, following) for the rows of a part that are wanted(row), in order;
-/// `following` is the batch behind it, perhaps empty. Only the last batch may not be full.
+/// Calls compute(batch, following) for batches of the rows of a part with wanted(row), in order;
+/// `following` is the next batch, perhaps empty. Only the last batch may be incomplete.
 template <std::size_t kRows, typename Wanted, typename Compute>
 void for_each_batch(std::int64_t rows, const RowPart& part, const Wanted& wanted,
                     const Compute& compute) {

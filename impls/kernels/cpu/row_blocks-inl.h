@@ -8,7 +8,7 @@
 // computes t,
 //   t = fma(x, L, -fl(shift L)),  L = fl(log2 e),
 // which moves all t of the row by the same shift L - fl(shift L); the caller corrects for it. The
-// rounding of L itself counts for 0.22 u32 |x - shift| only.
+// rounding of L itself contributes only 0.22 u32 |x - shift|.
 #if defined(LOSSGRID_ROW_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_ROW_BLOCKS_INL_H_
 #undef LOSSGRID_ROW_BLOCKS_INL_H_
@@ -26,8 +26,8 @@
 #include "harness/core/dtype.h"
 #include "impls/kernels/cpu/vector_exp2-inl.h"
 
-// Attributes of a lambda that becomes part of the loop around it. Left to itself GCC makes a
-// function of a large one, and sums and constants go through memory.
+// Attributes that inline a lambda into the loop around it. By default GCC makes a function of a
+// large lambda, and sums and constants go through memory.
 #ifndef LOSSGRID_INLINED
 #define LOSSGRID_INLINED HWY_ATTR __attribute__((always_inline))
 #endif
@@ -38,16 +38,16 @@ namespace HWY_NAMESPACE {
 
 using Words = hn::RebindToUnsigned<Floats>;
 
-// Elements of one step: each has a float32 lane of its own in the sums.
+// Elements of one step: each has its own float32 lane in the sums.
 inline constexpr std::size_t kLanes = 64;
 inline constexpr std::size_t kVectorSize = hn::MaxLanes(Floats());
 inline constexpr std::size_t kVectors = kLanes / kVectorSize;
 static_assert(kVectors % 2 == 0);
-// 16 adds a lane, then a tree of 6.
+// A sum takes 16 additions per lane, then a tree of depth 6.
 inline constexpr std::int64_t kBlockSize = 1024;
 
-/// Calls f(k) for 0 <= k < kCount, k a constant. Sums in an array stay in registers then; in a loop
-/// over k GCC 12 keeps them in memory.
+/// Calls f(k) for 0 <= k < kCount, with k a constant, so that sums in an array stay in registers;
+/// in a loop over k GCC 12 keeps them in memory.
 template <typename F, std::size_t... k>
 HWY_INLINE void each_index(const F& f, std::index_sequence<k...>) {
   (f(std::integral_constant<std::size_t, k>()), ...);
@@ -60,7 +60,7 @@ HWY_INLINE void each_index(const F& f) {
 /// Calls f(k) for the vectors of a step.
 template <typename F>
 HWY_INLINE void each_vector(const F& f) {
-#if HWY_TARGET == HWY_SCALAR  // 64 vectors: repeated, they would be most of the machine code
+#if HWY_TARGET == HWY_SCALAR  // 64 vectors: unrolled, they would be most of the machine code
   for (std::size_t k = 0; k < kVectors; ++k) f(k);
 #else
   each_index<kVectors>(f);
@@ -68,10 +68,10 @@ HWY_INLINE void each_vector(const F& f) {
 }
 
 inline constexpr float kLog2e = 1.44269504f;
-// Beyond it, shift L - fl(shift L) would not be small.
+// For larger shifts, shift L - fl(shift L) would not be small.
 inline constexpr float kLargestFusedShift = 0x1p20f;
 
-/// The way in which 2^t relative to a shift is computed.
+/// Parameters of 2^t relative to a shift.
 struct Exponent {
   float shift;
   float scaled;  // fl(shift L)
@@ -105,10 +105,10 @@ HWY_INLINE void load_lanes(const float* x, FloatVector (&out)[kVectors]) {
   for (std::size_t k = 0; k < kVectors; ++k) out[k] = hn::LoadU(Floats(), x + k * kVectorSize);
 }
 
-/// Loads even elements, then odd ones, of every two vectors: any order that store_lanes shares
-/// does.
+/// Loads even elements, then odd elements, of every two vectors. Any order works that store_lanes
+/// shares.
 HWY_INLINE void load_lanes(const bf16* x, FloatVector (&out)[kVectors]) {
-#if HWY_TARGET == HWY_SCALAR  // whose loads have to be aligned
+#if HWY_TARGET == HWY_SCALAR  // its loads must be aligned
   for (std::size_t k = 0; k < kVectors; ++k) out[k] = hn::Set(Floats(), static_cast<float>(x[k]));
 #else
   const Words words;
@@ -144,8 +144,8 @@ HWY_INLINE hn::Vec<Words> rounded_to_bf16(FloatVector value) {
 #if HWY_TARGET <= HWY_AVX3
 inline const bool kRoundsToBf16 = __builtin_cpu_supports("avx512bf16") != 0;
 
-/// Rounds two vectors to bf16 and interleaves them. An instruction that Highway 1.0 has no target
-/// for.
+/// Rounds two vectors to bf16 and interleaves them, by an instruction for which Highway 1.0 has no
+/// target.
 HWY_INLINE hn::Vec<Words> pairs_by_instruction(FloatVector even, FloatVector odd) {
   alignas(64) static constexpr std::uint16_t kInterleaved[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -182,8 +182,8 @@ HWY_INLINE void store_lanes(const FloatVector (&values)[kVectors], bf16* out) {
 #endif
 }
 
-/// Prefetches the lines of kLanes elements, `ahead` elements further on, into the second cache, for
-/// reading or for writing too.
+/// Prefetches the lines of kLanes elements, `ahead` elements further, into the second cache, for
+/// reads or also for writes.
 template <bool kWrite = false, typename T>
 HWY_INLINE void prefetch_lanes(const T* x, std::int64_t ahead) {
   constexpr std::size_t kLineElements = 64 / sizeof(T);
@@ -207,7 +207,7 @@ HWY_INLINE float tree_sum(const FloatVector (&lanes)[kVectors]) {
   return hn::GetLane(hn::SumOfLanes(Floats(), sum_of_vectors(lanes)));
 }
 
-/// The last, incomplete lanes of a row, filled up with -inf.
+/// Last, incomplete lanes of a row, filled up with -inf.
 template <typename T>
 struct Tail {
   alignas(64) T elements[kLanes];
@@ -218,7 +218,7 @@ struct Tail {
   }
 };
 
-/// Returns the largest of `count` elements, -inf for none.
+/// Returns the largest of `count` elements; -inf without elements.
 template <typename T>
 HWY_INLINE float largest_of(const T* x, std::int64_t count, std::int64_t ahead) {
   FloatVector largest = hn::Set(Floats(), -std::numeric_limits<float>::infinity());
@@ -254,7 +254,7 @@ HWY_INLINE float sum_block(const T* x, std::int64_t count, float by, std::int64_
   return tree_sum(sums);
 }
 
-/// Sums of 2^t and of 2^t t, the smallest element that is not -inf and the largest one.
+/// Sums of 2^t and of 2^t t, the smallest element that is not -inf, and the largest element.
 struct AllOfBlock {
   float sum;
   float weighted;
@@ -262,10 +262,11 @@ struct AllOfBlock {
   float max;
 };
 
-// Above it 2^t t is a number.
+// 2^t t is a number for elements above this.
 inline constexpr float kLeastOrdinary = -1e37f;
 
-/// `kOrdinary`: counts only if all elements are above kLeastOrdinary, which the smallest one shows.
+/// With `kOrdinary` the result counts only if all elements are above kLeastOrdinary, as the
+/// smallest element shows.
 template <bool kFused, bool kOrdinary, typename T>
 HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std::int64_t ahead) {
   const Floats d;
@@ -288,7 +289,7 @@ HWY_INLINE AllOfBlock all_of_block(const T* x, std::int64_t count, float by, std
         min = hn::Min(min, values[k]);
       } else {
         min = hn::Min(min, hn::IfThenElse(hn::Eq(values[k], nothing), infinity, values[k]));
-        // 2^t is 0 below -126; 0 times infinity would not be.
+        // 2^t is 0 below -126, but 0 times infinity would be NaN.
         t = at_least(hn::Set(d, -200.0f), t);
       }
       const FloatVector power = add_exp2(t, sums[k]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RowPart: the rows that a thread of a rank computes, small groups in turn, because rows of prompts
-// are adjacent and cost less than others. Every row is computed on its own, so the bits do not
-// depend on the partition.
+// RowPart: the rows that a thread of a rank computes. Small groups are dealt in turn, because rows
+// of prompts are adjacent and cost less than other rows. Every row is computed independently, so
+// the bits do not depend on the partition.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ struct RowPart {
   std::int64_t part;
   std::int64_t parts;
 
-  /// Return the first row of the part, and the one after `row`; `rows` if there is none.
+  /// The following functions return the first row of the part, and the row of the part after `row`;
+  /// `rows` if the part has no further row.
   std::int64_t first() const { return std::min(rows, part * group()); }
   std::int64_t next(std::int64_t row) const {
     const bool within = (row + 1) % group() != 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics of one row in one read: the online softmax (Milakov and Gimelshein, "Online normalizer
-// calculation for softmax", 2018) by blocks, with rare rescaling. In place of the running maximum
-// the shift is the largest of the first elements, and is raised only when the sum of a block shows
+// calculation for softmax", 2018) by blocks, with rare rescaling. Instead of the running maximum,
+// the shift is the largest of the first elements, and is raised only if the sum of a block shows
 // that it is too low.
 #if defined(LOSSGRID_ROW_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_ROW_STATISTICS_INL_H_
@@ -17,12 +17,12 @@ namespace lossgrid {
 namespace HWY_NAMESPACE {
 
 inline constexpr std::int64_t kFirstElements = 64;
-// A block with a larger sum has an element of more than 4, one with a smaller one has none of more
-// than 2^12: shifts are at most 12 ln 2 = 8.4 below the largest logit.
+// A block with a larger sum has an exponential above 4; a block with a smaller sum has no
+// exponential above 2^12, so that shifts are at most 12 ln 2 = 8.4 below the largest logit.
 inline constexpr float kLargestBlockSum = 0x1p12f;
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// The shift before any element but -inf: exponentials of -inf are 0.
+// Shift before any element other than -inf: exponentials of -inf are 0.
 inline constexpr float kNoShift = -kLargestFusedShift;
 
 /// Returns the first shift of a row; kNoShift if its first elements are all -inf.
@@ -65,7 +65,8 @@ HWY_INLINE AllOfBlock all_of_lanes(const T* x, std::int64_t count, const Exponen
                         : all_of_block<false, kOrdinary>(x, count, exponent.shift, ahead);
 }
 
-/// Returns the results of a block. `all`: of its whole lanes, which count if they are ordinary.
+/// Returns the results of a block. `all` has the results of its whole lanes, which count if they
+/// are ordinary.
 template <typename T>
 HWY_INLINE AllOfBlock completed(const T* x, std::int64_t count, const Exponent& exponent,
                                 AllOfBlock all) {
@@ -91,12 +92,12 @@ HWY_INLINE AllOfBlock all_of(const T* x, std::int64_t count, const Exponent& exp
 struct RunningSums {
   Exponent exponent = Exponent(kNoShift);
   double sum = 0;
-  double weighted = 0;  // of 2^t t
+  double weighted = 0;  // sum of 2^t t
 
   /// True if all elements so far are -inf.
   bool knows_nothing() const { return sum == 0 && exponent.shift == kNoShift; }
 
-  /// Rescales to another shift.
+  /// Rescales the sums to another shift.
   void move(float shift) {
     if (shift == exponent.shift) return;
     const Exponent to(shift);
@@ -127,7 +128,8 @@ HWY_INLINE RowSums finish_row(const RunningSums& running, float min) {
           static_cast<float>(factor * kLn2 * (running.weighted + rounding * running.sum)), min};
 }
 
-/// Returns NaN if one of the elements, whose largest one is -inf, is NaN: extrema pass over it.
+/// Returns NaN if any element is NaN, for a row whose largest element is -inf: extrema may skip a
+/// NaN.
 template <typename T>
 double nan_or_zero(const T* x, std::int64_t count) {
   for (std::int64_t k = 0; k < count; ++k) {
@@ -137,7 +139,7 @@ double nan_or_zero(const T* x, std::int64_t count) {
   return 0;
 }
 
-/// Adds the sum of a block, `block`, relative to the running shift; raises the shift if that is too
+/// Adds the sum `block` of a block, relative to the running shift; raises the shift if it is too
 /// low.
 template <typename T>
 HWY_INLINE void add_sum(const T* x, std::int64_t count, float block, RunningSums& running) {
@@ -178,8 +180,8 @@ struct RunningAll {
   float max = -kInfinity;
 };
 
-/// Adds a block whose results relative to the running shift are `block`; raises the shift if that
-/// is too low.
+/// Adds the results `block` of a block, relative to the running shift; raises the shift if it is
+/// too low.
 template <typename T>
 HWY_INLINE void add_all(const T* x, std::int64_t count, AllOfBlock block, RunningAll& running) {
   RunningSums& sums = running.sums;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that are computed side by side: steps of the rows alternate, so that the processor follows
-// several streams of memory and has arithmetic to do while one of them waits. Results are those of
-// the rows alone, bit by bit. A row whose shift rises in a block repeats that block on its own.
+// Rows that are computed side by side: steps of the rows alternate, so that the processor reads
+// several streams of memory and has arithmetic to do while one stream waits. Every row has the same
+// bits as if computed alone. A row whose shift rises in a block repeats that block alone.
 #if defined(LOSSGRID_ROWS_SIDE_BY_SIDE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_ROWS_SIDE_BY_SIDE_INL_H_
 #undef LOSSGRID_ROWS_SIDE_BY_SIDE_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
-// By the number of registers; 1: one row after the other.
+// Chosen by the number of registers; 1: one row after the other.
 inline constexpr std::size_t kRowsSideBySide = HWY_TARGET <= HWY_AVX3 ? 4 : 1;
 inline constexpr std::size_t kRowsOfAll = HWY_TARGET <= HWY_AVX3 ? 2 : 1;
 
@@ -26,10 +26,10 @@ template <std::size_t kRows, typename T>
 struct BlocksSideBySide {
   const T* x[kRows];
   float by[kRows];        // fl(shift L)
-  const T* ahead[kRows];  // to prefetch
+  const T* ahead[kRows];  // addresses to prefetch
 };
 
-/// Sets `sums` to those of sum_block<true>, bit by bit.
+/// Sets `sums` to the bits of sum_block<true>.
 template <std::size_t kRows, typename T>
 HWY_INLINE void sum_blocks(const BlocksSideBySide<kRows, T>& rows, std::int64_t count,
                            float (&sums)[kRows]) {
@@ -52,7 +52,7 @@ HWY_INLINE void sum_blocks(const BlocksSideBySide<kRows, T>& rows, std::int64_t 
   each_index<kRows>([&](auto r) LOSSGRID_INLINED { sums[r] = tree_sum(lanes[r]); });
 }
 
-/// Sets `all` to those of all_of_block<true, true>, bit by bit.
+/// Sets `all` to the bits of all_of_block<true, true>.
 template <std::size_t kRows, typename T>
 HWY_INLINE void all_of_blocks(const BlocksSideBySide<kRows, T>& rows, std::int64_t count,
                               AllOfBlock (&all)[kRows]) {
@@ -87,7 +87,7 @@ HWY_INLINE void all_of_blocks(const BlocksSideBySide<kRows, T>& rows, std::int64
   });
 }
 
-/// As scaled_block<true, kStream>.
+/// Writes the bits of scaled_block<true, kStream> for every row.
 template <bool kStream, std::size_t kRows, typename T>
 HWY_INLINE void scaled_blocks(const BlocksSideBySide<kRows, T>& rows, std::int64_t count,
                               const std::array<float, kRows>& factors,
@@ -110,13 +110,14 @@ HWY_INLINE void scaled_blocks(const BlocksSideBySide<kRows, T>& rows, std::int64
   }
 }
 
-/// Rows of equal length that are computed side by side, and those that come next.
+/// Rows of equal length that are computed side by side, and the rows of the next batch.
 template <std::size_t kRows, typename T>
 struct RowsSideBySide {
   std::array<const T*, kRows> x;
   std::array<const T*, kRows> following;
 
-  /// Returns the place `ahead` elements behind `begin` in row r, in the next row behind its end.
+  /// Returns the address `ahead` elements after `begin` in row r, or in the next row if that is
+  /// beyond the end.
   const T* ahead(std::size_t r, std::int64_t begin, std::int64_t columns,
                  std::int64_t ahead) const {
     const std::int64_t at = begin + ahead;
@@ -135,7 +136,7 @@ class RunningRows {
     }
   }
 
-  /// False if a row has no shift yet, or one that takes two operations.
+  /// False if a row has no shift yet, or a shift that takes two operations.
   bool are_ordinary() const {
     return std::all_of(running.begin(), running.end(), [](const RunningAll& row) {
       return row.sums.exponent.fused && !row.sums.knows_nothing();
@@ -160,7 +161,7 @@ class RunningRows {
   std::int64_t ahead_;
 };
 
-/// Sets `sums` to those of sums_of_row, bit by bit.
+/// Sets `sums` to the bits of sums_of_row.
 template <std::size_t kRows, typename T>
 HWY_INLINE void sums_of_rows(const RowsSideBySide<kRows, T>& rows, std::int64_t columns,
                              std::int64_t ahead, std::array<RowSums, kRows>& sums) {
@@ -185,7 +186,7 @@ HWY_INLINE void sums_of_rows(const RowsSideBySide<kRows, T>& rows, std::int64_t 
   for (std::size_t r = 0; r < kRows; ++r) sums[r] = finish_row(of_rows.running[r].sums, 0);
 }
 
-/// Sets `sums` to those of all_sums_of_row, bit by bit.
+/// Sets `sums` to the bits of all_sums_of_row.
 template <std::size_t kRows, typename T>
 HWY_INLINE void all_sums_of_rows(const RowsSideBySide<kRows, T>& rows, std::int64_t columns,
                                  std::int64_t ahead, std::array<RowSums, kRows>& sums) {

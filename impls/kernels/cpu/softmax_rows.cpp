@@ -29,7 +29,7 @@ const T* row_of(const LogitsRows& rows, std::int64_t r) {
   return static_cast<const T*>(rows.data) + r * rows.shard.width;
 }
 
-/// True if rows of that length are read side by side.
+/// True if rows of this length are read side by side.
 template <typename T>
 bool are_side_by_side(std::int64_t columns) {
   constexpr std::int64_t kLeastBytes = 8192;
@@ -37,10 +37,10 @@ bool are_side_by_side(std::int64_t columns) {
   return kRowsSideBySide > 1 && are_read_side_by_side(bytes, kLeastBytes);
 }
 
-/// Returns the logits of a batch of rows, and of the batch behind it.
+/// Returns the logits of a batch of rows, and of the next batch.
 template <std::size_t kRows, typename T>
-RowsSideBySide<kRows, T> logits_of(const LogitsRows& rows, const RowBatch<kRows>& batch,
-                                   const RowBatch<kRows>& following) {
+RowsSideBySide<kRows, T> batch_logits(const LogitsRows& rows, const RowBatch<kRows>& batch,
+                                      const RowBatch<kRows>& following) {
   RowsSideBySide<kRows, T> logits;
   for (std::size_t k = 0; k < kRows; ++k) {
     logits.x[k] = row_of<T>(rows, batch.rows[k]);
@@ -49,8 +49,8 @@ RowsSideBySide<kRows, T> logits_of(const LogitsRows& rows, const RowBatch<kRows>
   return logits;
 }
 
-/// Statistics of the rows of a part, kRows side by side: with `kAll` the weighted sums and the
-/// smallest logits too.
+/// Computes the statistics of the rows of a part, kRows rows side by side; with `kAll` also the
+/// weighted sums and the smallest logits.
 template <bool kAll, std::size_t kRows, typename T>
 void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const RowPart& part) {
   const FlushDenormals flush;
@@ -76,7 +76,7 @@ void statistics_of_rows(const LogitsRows& rows, const RowStatistics& out, const 
   const auto compute = [&](const Batch& batch, const Batch& following) {
     std::array<RowSums, kRows> sums;
     if (kRows > 1 && batch.is_full()) {
-      const auto logits = logits_of<kRows, T>(rows, batch, following);
+      const auto logits = batch_logits<kRows, T>(rows, batch, following);
       constexpr std::int64_t kAhead = kPrefetchBytesSideBySide / sizeof(T);
       if constexpr (kAll) {
         all_sums_of_rows(logits, columns, kAhead, sums);
@@ -126,8 +126,8 @@ HWY_INLINE void scaled_rest(const T* x, std::int64_t count, const Exponent& expo
   std::copy_n(tail.elements, count, out);
 }
 
-/// One row and its gradient: - grad p, and that of the target. Between `head` and `tail` are whole
-/// lanes; if the row is streamed, they begin with a cache line.
+/// One row and its gradient: - grad p, and the gradient of the target. Between `head` and `tail`
+/// are whole lanes; if the row is streamed, the lanes begin with a cache line.
 template <bool kStream, typename T>
 struct GradientRow {
   const T* x;
@@ -152,7 +152,7 @@ struct GradientRow {
     scaled_row<kStream>(x + head, tail - head, exponent, factor, ahead, to + head);
   }
 
-  /// Writes all but the whole lanes, and the target.
+  /// Writes the elements outside of whole lanes, and the target.
   void write_ends(const VocabShard& shard, float grad) const {
     scaled_rest(x, head, exponent, factor, to);
     scaled_rest(x + tail, shard.valid() - tail, exponent, factor, to + tail);
@@ -165,7 +165,8 @@ struct GradientRow {
 template <std::size_t kRows, bool kStream, typename T>
 using GradientRows = std::array<std::optional<GradientRow<kStream, T>>, kRows>;
 
-/// True if all rows are there, have lanes at the same place, and shifts that take one operation.
+/// True if the batch is full, and all rows have lanes at the same place and shifts that take one
+/// operation.
 template <std::size_t kRows, bool kStream, typename T>
 bool are_alike(const GradientRows<kRows, kStream, T>& rows) {
   return std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
@@ -211,7 +212,7 @@ void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* s
       of_batch[k].emplace(rows, r, shift[r], sum[r], grad[r], out);
     }
     if (kRows > 1 && are_alike<kRows, kStream, T>(of_batch)) {
-      const auto logits = logits_of<kRows, T>(rows, batch, following);
+      const auto logits = batch_logits<kRows, T>(rows, batch, following);
       write_lanes<kRows, kStream, T>(of_batch, logits, columns);
     } else {
       for (std::size_t k = 0; k < batch.count; ++k) of_batch[k]->write_lanes(ahead);

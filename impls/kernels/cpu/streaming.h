@@ -9,7 +9,7 @@
 
 namespace lossgrid {
 
-/// Returns the number of elements before the first one of `out` that starts a cache line.
+/// Returns the number of elements before the first element of `out` that starts a cache line.
 template <typename T>
 std::int64_t before_line(const T* out, std::int64_t count) {
   const std::uintptr_t over = reinterpret_cast<std::uintptr_t>(out) % 64;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectorised operations on a block of transformed logits (row_transform.h), compiled once for every
-// instruction set. A block is read once, as float32 into memory that stays in the first cache; what
-// follows passes over that, so that no operation is made for every dtype, transform and set of
-// terms. Distances are z - shift in natural units.
+// instruction set. A block is read once, as float32 into memory that stays in the first cache; all
+// further operations work on this memory, so that they need no variant for every dtype, transform
+// and set of terms. Distances are z - shift in natural units.
 #if defined(LOSSGRID_TERM_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_TERM_BLOCKS_INL_H_
 #undef LOSSGRID_TERM_BLOCKS_INL_H_
@@ -25,7 +25,7 @@ namespace HWY_NAMESPACE {
 /// load_lanes.
 struct TermBlock {
   alignas(64) float z[kBlockSize];
-  alignas(64) float slope[kBlockSize];  // z' / factor, of rows with a limit
+  alignas(64) float slope[kBlockSize];  // z' / factor, for rows with a limit
   std::int64_t size = 0;
 };
 
@@ -112,8 +112,8 @@ HWY_INLINE std::uint64_t bits_from(std::span<const std::uint64_t> words, std::in
   return low | words[first + 1] << (64 - by);
 }
 
-/// Returns the bits of 32 elements or fewer that the lanes of a vector test; `kPairs`: every other
-/// one of them, as load_lanes deals bf16 elements.
+/// Returns the bits of at most 32 elements that the lanes of a vector test; with `kPairs` every
+/// other bit, as load_lanes deals bf16 elements.
 template <bool kPairs>
 HWY_INLINE hn::Vec<Words> lane_bits(std::size_t vector) {
   const Words d;
@@ -123,7 +123,7 @@ HWY_INLINE hn::Vec<Words> lane_bits(std::size_t vector) {
   return hn::Shl(hn::Set(d, 1u), hn::Add(hn::Add(lane, lane), first));
 }
 
-/// Sets z to -inf where the bit of the element, the first of which is bit `at`, is 0.
+/// Sets z to -inf where the bit of the element is 0; the first element has bit `at`.
 template <typename T>
 HWY_INLINE void mask_block(std::span<const std::uint64_t> words, std::int64_t at,
                            TermBlock& block) {
@@ -177,7 +177,7 @@ HWY_INLINE float largest_of_block(const TermBlock& block) {
   return hn::GetLane(hn::MaxOfLanes(Floats(), largest[0]));
 }
 
-/// Returns the smallest element that is not -inf; +inf if there is none.
+/// Returns the smallest element that is not -inf; +inf without such an element.
 HWY_INLINE float smallest_of_block(const TermBlock& block) {
   const FloatVector infinity = hn::Neg(minus_infinity());
   FloatVector least[kVectors];
@@ -196,12 +196,12 @@ HWY_INLINE float smallest_of_block(const TermBlock& block) {
 /// Sums of a block.
 struct ExpSums {
   float sum;       // of exp(z - shift)
-  float weighted;  // of exp(z - shift) (z - shift), if asked for
-  float squares;   // of exp(z - shift)^2, if asked for
+  float weighted;  // of exp(z - shift) (z - shift), if requested
+  float squares;   // of exp(z - shift)^2, if requested
 };
 
-/// Returns z - shift; not less than -1000, where exponentials are 0 and their products with it have
-/// to be 0 too.
+/// Returns z - shift, at least -1000: there exponentials are 0, and their products with the
+/// distance must be 0 too.
 HWY_INLINE FloatVector distance_of(FloatVector z, FloatVector shift) {
   return at_least(hn::Set(Floats(), -1000.0f), hn::Sub(z, shift));
 }
@@ -262,7 +262,7 @@ HWY_INLINE FiniteSums finite_sums_of(const TermBlock& block, float by) {
   return {tree_sum(sums), tree_sum(counts)};
 }
 
-/// Numbers of a row that the gradient of its elements is made of.
+/// Numbers of a row that determine the gradient of its elements.
 struct TermGradient {
   float shift;
   float sum;
@@ -270,7 +270,7 @@ struct TermGradient {
   RowCoefficients by;
 };
 
-/// z := slope (p (b - a + c ln p) + d), 0 where z is -inf; the slope counts with kSlope alone.
+/// z := slope (p (b - a + c ln p) + d), 0 where z is -inf; the slope applies only with kSlope.
 template <bool kEntropy, bool kSlope>
 HWY_INLINE void gradient_of_block(const TermGradient& row, TermBlock& block) {
   const Floats d;

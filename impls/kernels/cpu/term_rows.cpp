@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace lossgrid {
 namespace HWY_NAMESPACE {
 
-/// Sums over the blocks of a row so far, relative to their maximum: float32 within a block, float64
-/// over blocks.
+/// Running sums over the blocks of a row, relative to their maximum: float32 within a block,
+/// float64 over blocks.
 struct TermSums {
   float shift = -std::numeric_limits<float>::infinity();
   float min = std::numeric_limits<float>::infinity();
@@ -32,7 +32,7 @@ struct TermSums {
   double finite = 0;
   double squares = 0;
 
-  /// Returns the shift as an operand: no distance to it is a NaN.
+  /// Returns a finite shift, so that no distance to the shift is NaN.
   float finite_shift() const { return std::isinf(shift) && shift < 0 ? 0.0f : shift; }
 
   void raise_shift(float to) {
@@ -48,7 +48,7 @@ struct TermSums {
   }
 };
 
-/// The statistics that a row is asked for beside the sum.
+/// Requested statistics of a row other than the sum.
 struct AskedTerms {
   bool weighted;
   bool total;
@@ -79,12 +79,12 @@ HWY_INLINE void add_block(const TermBlock& block, AskedTerms asked, TermSums& ro
   row.finite += finite.count;
 }
 
-/// The row of a tensor with its transform and its kept columns.
+/// Row of a tensor with its transform and its kept columns.
 template <typename T>
 struct TransformedRow {
   const T* x;
   RowTransform transform;
-  std::span<const std::uint64_t> kept;  // empty: all
+  std::span<const std::uint64_t> kept;  // empty: all columns
 
   TransformedRow(const LogitsRows& rows, std::int64_t r)
       : x(static_cast<const T*>(rows.data) + r * rows.shard.width),
@@ -100,7 +100,7 @@ struct TransformedRow {
   }
 };
 
-/// Returns the largest logit of columns [begin, end); -inf for none.
+/// Returns the largest logit of columns [begin, end); -inf for an empty range.
 template <typename T>
 HWY_INLINE float largest_between(const TransformedRow<T>& row, std::int64_t begin, std::int64_t end,
                                  TermBlock& block) {
@@ -112,8 +112,8 @@ HWY_INLINE float largest_between(const TransformedRow<T>& row, std::int64_t begi
   return largest;
 }
 
-/// True if a column has a larger logit than that of `target`, or the same one before it. The row's
-/// largest logit is known: columns are read again only where the target has it.
+/// True if a column has a larger logit than column `target`, or precedes it with the same logit.
+/// The row's largest logit is known, so columns are read again only if the target has that logit.
 template <typename T>
 HWY_INLINE bool is_beaten(const TransformedRow<T>& row, float largest, std::int64_t target,
                           TermBlock& block) {
@@ -164,7 +164,7 @@ void term_statistics_of_rows(const LogitsRows& rows, const RowStatistics& out,
   }
 }
 
-/// The gradient of one row.
+/// Gradient of one row.
 template <typename T>
 class TermGradientOfRow {
  public:
@@ -218,7 +218,7 @@ class TermGradientOfRow {
 
   TransformedRow<T> from_;
   bool has_limit_;
-  TermGradient row_;          // times the factor of the transform
+  TermGradient row_;          // numbers times the factor of the transform
   std::int64_t target_ = -1;  // column, -1: another shard owns it
   float of_target_ = 0;
   TermBlock block_;

@@ -24,10 +24,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<Floats>;
 
-// Minimum and maximum of x86 are the second operand if one is a NaN. Highway's of one lane and of
-// NEON are the other one.
+// If one operand is NaN, minimum and maximum of x86 return the second operand, while Highway's
+// functions for one lane and for NEON return the other operand.
 
-/// Returns the smaller of `most` and x, NaN where x is.
+/// Returns the smaller of `most` and x; NaN where x is NaN.
 HWY_INLINE FloatVector at_most(FloatVector most, FloatVector x) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::IfThenElse(hn::Gt(x, most), most, x);
@@ -38,7 +38,7 @@ HWY_INLINE FloatVector at_most(FloatVector most, FloatVector x) {
 #endif
 }
 
-/// Returns the larger of `least` and x, NaN where x is.
+/// Returns the larger of `least` and x; NaN where x is NaN.
 HWY_INLINE FloatVector at_least(FloatVector least, FloatVector x) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::IfThenElse(hn::Lt(x, least), least, x);
@@ -59,7 +59,8 @@ alignas(64) inline constexpr float kPowers[32] = {
     0x1.ae89fcp0f, 0x1.b7f770p0f, 0x1.c199c0p0f, 0x1.cb7210p0f, 0x1.d58190p0f, 0x1.dfc974p0f,
     0x1.ea4afcp0f, 0x1.f50768p0f};
 
-/// 2^t as a product: powers 2^floor(t), and the polynomial of what the table leaves, in [0, 1/32).
+/// 2^t as a product: powers 2^floor(t), and the polynomial of the remainder in [0, 1/32) that the
+/// table leaves.
 struct Exp2Factors {
   __m512 scaled;
   __m512 polynomial;
@@ -67,7 +68,7 @@ struct Exp2Factors {
   HWY_INLINE FloatVector product() const { return FloatVector{_mm512_mul_ps(scaled, polynomial)}; }
 };
 
-/// `low` and `high`: the table, or a multiple of it.
+/// `low` and `high` are the table, or a multiple of the table.
 HWY_INLINE Exp2Factors exp2_factors(__m512 t, __m512 low, __m512 high) {
   // All three operations round downwards, so that they agree on the fraction. The sum with 1.5 *
   // 2^18 leaves the first five bits of the fraction in the low bits.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tanh_of: the hyperbolic tangent for vectors of float32, compiled once for every instruction set.
 // Small arguments have an odd polynomial of degree 11 (minimax of the relative error, 4e-9,
-// coefficients rounded to float32), so that the relative error is small at 0 too; the others
-// 1 - 2 / (exp(2 |x|) + 1). Error at most 5 ULP; 1 in size for infinite arguments, NaN for NaN.
+// coefficients rounded to float32), so that the relative error is small at 0 too; other arguments
+// use 1 - 2 / (exp(2 |x|) + 1). Error at most 5 ULP; 1 in size for infinite arguments, NaN for NaN.
 #if defined(LOSSGRID_VECTOR_TANH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOSSGRID_VECTOR_TANH_INL_H_
 #undef LOSSGRID_VECTOR_TANH_INL_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of divergence_rows.h on GPUs.
+// Kernels of divergence_rows.h on GPUs.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "impls/kernels/cuda/divergence_kernels-inl.h"
 

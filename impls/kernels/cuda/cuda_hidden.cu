@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of hidden_rows.h on GPUs.
+// Kernels of hidden_rows.h on GPUs.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
 

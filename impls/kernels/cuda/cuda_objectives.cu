@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps by token of objectives on GPUs: a line for the terms of each.
+// Steps by token of objectives on GPUs: one line for the terms of each objective.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "harness/loss/objective_kernels-inl.h"
 #include "harness/loss/prediction_metrics_terms.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of products on GPUs of sm_90: CUTLASS's warp-specialised product (TMA loads in clusters of
 // two blocks, `wgmma`), whose epilogue makes the moments of rows and writes no logits. Compiled
-// where the headers of CUTLASS are found. It has not run on a GPU yet; that the threads hold the
-// elements that ProductTile names is checked by the compiler.
+// where the headers of CUTLASS are found. It has not run on a GPU yet; the compiler checks that
+// threads hold the elements that ProductTile names.
 #include <utility>
 
 #include <cutlass/epilogue/collective/detail.hpp>
@@ -17,11 +17,11 @@
 namespace lossgrid {
 namespace {
 
-/// Writes the moments of a tile in place of its elements, as an epilogue of CUTLASS 3: called once
-/// a tile by all threads that hold a part of it.
+/// Epilogue of CUTLASS 3 that writes the moments of a tile in place of its elements: called once
+/// per tile by all threads that hold a part of the tile.
 class StatisticsEpilogue {
  public:
-  // There is no matrix that is read, and none that is written.
+  // No matrix is read, and no matrix is written.
   using ElementC = void;
   using ElementD = float;
   using ElementOutput = float;
@@ -117,8 +117,8 @@ constexpr bool is_element(int thread, int of_thread, int i) {
          cute::get<1>(place) == ProductTile::column(thread, i);
 }
 
-// Places are sums of a part by each bit of the thread's number and of the element's, in both. Each
-// is a constant of its own, for one of all is too much for nvcc.
+// Both places are sums over the bits of the thread's number and of the element's number. Each check
+// is a separate constant, because a single constant of all checks is too large for nvcc.
 template <int... kThread>
 constexpr bool begin_right(std::integer_sequence<int, kThread...>) {
   return (std::bool_constant<is_element(kThread, 0, 0)>::value && ...);
@@ -136,7 +136,7 @@ static_assert(go_on_right(std::integer_sequence<int, 0, 1, 2, 4, 8, 16, 32>()));
 constexpr int kTilesTogether = 8;
 
 const char* launch(void* stream, const LaunchProductTiles& tiles) {
-  const HeapWatchScope unwatched(nullptr);  // the driver's own
+  const HeapWatchScope unwatched(nullptr);  // memory of the driver
   const CudaProduct& product = tiles.product;
   const auto rows = static_cast<int>(product.rows);
   const auto columns = static_cast<int>(product.columns);
@@ -163,11 +163,11 @@ const char* launch(void* stream, const LaunchProductTiles& tiles) {
   if (done == cutlass::Status::kSuccess) done = made.initialize(arguments, nullptr, of_rank);
   if (done == cutlass::Status::kSuccess) done = made.run(of_rank);
   if (done == cutlass::Status::kSuccess) return nullptr;
-  cudaGetLastError();  // else the next launch would be blamed for it
+  cudaGetLastError();  // else the next launch reports this status
   return cutlass::cutlassGetStatusString(done);
 }
 
-/// Gives the tiles to GPUs, as OnGpu does with kernels of this project.
+/// Registers the tiles for GPUs, like OnGpu for kernels of this project.
 [[maybe_unused]] const bool named = [] {
   cuda_launch<LaunchProductTiles> = launch;
   return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of rows.h on GPUs.
+// Kernels of rows.h on GPUs.
 #include "harness/device/cuda/on_gpu.cuh"
 #include "impls/kernels/cuda/product_kernels-inl.h"
 #include "impls/kernels/cuda/rounded_gradient-inl.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DivergedRow: the numbers of a row of a student and of its teacher, and what a column of it has in
-// the divergence of both, in code of a kernel.
+// DivergedRow: the numbers of a row of a student and of its teacher, and the contribution of a
+// column to the divergence of both, in code of a kernel.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace lossgrid {
 
-/// Rows of a student and of its teacher on a device; as DistilledRows.
+/// Rows of a student and of its teacher on a device, see DistilledRows.
 struct CudaDistilledRows {
   CudaRows student;
   CudaRows teacher;
@@ -31,18 +31,18 @@ LOSSGRID_KERNEL float finite_distance(double z, float shift) {
   return to_float(exact_distance_to_shift(z, shift));
 }
 
-/// Returns factor * log, 0 where the factor is 0.
+/// Returns factor * log; 0 where the factor is 0.
 LOSSGRID_KERNEL float product_or_zero(float factor, float log) {
   return factor == 0 ? 0.0f : factor * log;
 }
 
-/// Returns a number that has a logarithm.
+/// Returns `weight` as a normal number, so that it has a logarithm.
 LOSSGRID_KERNEL float normal_weight(double weight) {
   constexpr float kSmallestNormal = 1.17549435e-38f;
   return weight > kSmallestNormal ? static_cast<float>(weight) : kSmallestNormal;
 }
 
-/// A column of a row.
+/// Column of a row.
 struct DivergedColumn {
   float student;  // distance, -inf where the column does not count
   float p;
@@ -50,10 +50,10 @@ struct DivergedColumn {
   float log_ratio;  // ln(p / q); NaN where both are 0
 };
 
-/// A column of a clamped divergence.
+/// Column of a clamped divergence.
 struct ClampedColumn {
   float q;       // 0 where the teacher has not sent the id
-  float q_left;  // 0 as well where ln p is not above the clamp
+  float q_left;  // q, or 0 where ln p is not above the clamp
   float log;     // ln q - ln p, both clamped
 };
 
@@ -76,12 +76,12 @@ struct DivergedRow {
   float teacher_shift;
   float of_p;            // 1 / sum of the student
   float of_q;            // 1 / sum of the teacher
-  float log_sum_ratio;   // ln of the ratio of these sums
+  float log_sum_ratio;   // ln of the ratio of both sums
   float teacher_weight;  // b
   float student_weight;  // 1 - b
   float log_sum;         // ln of the sum of the student
-  float log_prob_min;    // of a clamped one
-  // Ids that the teacher has not sent, with a tail or where ln q counts though q is 0:
+  float log_prob_min;    // smallest logarithm of a clamped divergence
+  // For ids that the teacher has not sent, with a tail or if ln q counts although q is 0:
   TailRow outside;  // q = ratio p, ln(p / q) = log_ratio, without a tail ln p more
 
   LOSSGRID_KERNEL DivergedRow(const CudaDistilledRows& rows, const RowSoftmax& softmax,

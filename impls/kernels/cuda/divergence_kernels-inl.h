@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of divergence_rows.h for GPUs, one block of threads a row, and their launches. The
-// formulas are those of cpu/divergence_blocks-inl.h. Kernels wait for memory, so that kinds and
-// maps are chosen column by column; only the dtypes of both tensors make kernels of their own.
+// Kernels of divergence_rows.h for GPUs, with one block of threads per row, and their launches. The
+// formulas are those of cpu/divergence_blocks-inl.h. Kernels are bound by memory, so kinds and maps
+// are chosen column by column; only pairs of dtypes have separate kernels.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace lossgrid {
 
-/// Elements of one row that a thread takes at once: whole vectors of both tensors.
+/// Number of elements of one row that a thread takes at once: whole vectors of both tensors.
 template <typename S, typename T>
 inline constexpr int kPairCount = std::max(kVectorSize<S>, kVectorSize<T>);
 
@@ -27,7 +27,7 @@ LOSSGRID_KERNEL void load_group(const RowVectors<T>& row, std::int64_t group, in
   }
 }
 
-/// Calls add(x, y) for one thread's elements of both rows, those of a turn at once.
+/// Calls add(x, y) for one thread's elements of both rows, once per turn.
 template <typename S, typename T, typename Add>
 LOSSGRID_KERNEL void add_pairs_of_thread(const S* student, const T* teacher, std::int64_t columns,
                                          int thread, int threads, Add&& add) {
@@ -229,7 +229,7 @@ struct DivergenceGradientKernel {
     return by_z * to_float(row.student.slope(row.student.z(operand(x))));
   }
 
-  /// Writes one thread's elements, perhaps over those that it has read.
+  /// Writes one thread's elements, perhaps over elements that it has read.
   template <typename Element>
   LOSSGRID_KERNEL void write_row(std::int64_t r, S* to, int thread, int threads,
                                  Element&& element) const {

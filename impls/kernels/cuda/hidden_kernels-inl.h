@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of hidden_rows.h for GPUs, one block of threads a row, and their launches. Where rows
-// are aligned to 16 bytes, a thread moves eight elements at once.
+// Kernels of hidden_rows.h for GPUs, with one block of threads per row, and their launches. Where
+// rows are aligned to 16 bytes, a thread moves eight elements at once.
 #pragma once
 
 #include "harness/device/kernel/vectors.h"
@@ -40,8 +40,9 @@ LOSSGRID_KERNEL void store_group(T* row, std::int64_t g, const Group& group) {
   }
 }
 
-/// Calls of_group(g) for the groups of a row and of_element(i) for the elements behind the last
-/// whole one, or for all where the row is not aligned. The threads of a block share them.
+/// Calls of_group(g) for the groups of a row and of_element(i) for the elements after the last
+/// whole group, or for all elements if the row is not aligned. The threads of a block share the
+/// calls.
 template <typename Block, typename OfGroup, typename OfElement>
 LOSSGRID_KERNEL void for_each_column(Block& block, std::int64_t size, bool aligned,
                                      OfGroup&& of_group, OfElement&& of_element) {
@@ -87,7 +88,7 @@ struct ClearRowsKernel {
 };
 
 /// In each turn the block reads floats, then writes half as many bytes: it overwrites only elements
-/// that all threads have read in this turn or before. The next turn reads none of what it wrote.
+/// that all threads have read in this turn or before, and never elements that a later turn reads.
 struct RoundRowsKernel {
   float* data;
   std::int64_t size;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics of logits that are never in memory: z = alpha hidden weight^T, tile by tile, of each
-// tile the moments of its rows, then their merge over the tiles of a row. On a GPU the tiles are
-// those of CUTLASS (cuda_products.cu), made by its tensor cores; the kernel of this header makes
-// the same ones by plain sums, for backend cuda_emulated. Both share the code of a thread.
+// Statistics of logits that are never in memory: z = alpha hidden weight^T is made tile by tile,
+// each tile is reduced to the moments of its rows, and the moments are merged over the tiles of a
+// row. On a GPU CUTLASS makes the tiles (cuda_products.cu) on tensor cores; the kernel of this
+// header makes the same tiles by plain sums, for backend cuda_emulated. Both share the code of a
+// thread.
 #pragma once
 
 #include "impls/kernels/cuda/row_kernels-inl.h"
@@ -19,14 +20,14 @@ struct CudaProduct {
   float alpha;
   std::int64_t first_id;        // vocab id of the first column
   const std::int32_t* targets;  // [rows]; -1: the row predicts nothing
-  // In emulation hidden states may be float32, of the values of bf16: those of products that this
-  // processor makes faster so.
+  // In emulation hidden states may be bf16 values in float32, if this processor multiplies them
+  // faster.
   DType hidden_dtype;
 };
 
-/// The part of the logits that a block holds in registers, and the elements of its threads: those
-/// of two accumulators of `wgmma.m64n256k16`, one below the other (PTX ISA, "Asynchronous warpgroup
-/// level matrix instructions", register fragment of D). Four lanes in turn, a quad, share two rows.
+/// Part of the logits that a block holds in registers, and its distribution over threads: two
+/// accumulators of `wgmma.m64n256k16`, one below the other (PTX ISA, "Asynchronous warpgroup level
+/// matrix instructions", register fragment of D). Four consecutive lanes, a quad, share two rows.
 struct ProductTile {
   static constexpr int kRows = 128;
   static constexpr int kColumns = 256;
@@ -39,7 +40,7 @@ struct ProductTile {
   static constexpr int row(int thread, int of_thread) {
     return thread / 128 * 64 + thread / 32 % 4 * 16 + thread % 32 / kQuad + 8 * of_thread;
   }
-  /// Returns the column in the tile of the thread's column i; they ascend with i.
+  /// Returns the column in the tile of the thread's column i; columns ascend with i.
   static constexpr int column(int thread, int i) { return i / 2 * 8 + thread % kQuad * 2 + i % 2; }
   /// Returns the place of an element among the thread's accumulators.
   static constexpr int accumulator(int of_thread, int i) {
@@ -58,11 +59,11 @@ struct TileSums {
   float* target;  // [rows] z_y, where the shard owns the target
 };
 
-/// The logits of a thread in one of its two rows of a tile.
+/// Logits of a thread in one of its two rows of a tile.
 struct LogitsOfThread {
   float z[ProductTile::kColumnsOfThread];  // -inf beyond the last column
 
-  /// Makes the logits of a tile; sums(i): the product of the thread's column i.
+  /// Makes the logits of a tile; sums(i) returns the product for the thread's column i.
   template <typename Sums>
   LOSSGRID_KERNEL LogitsOfThread(const CudaProduct& product, std::int64_t tile, int thread,
                                  const Sums& sums) {
@@ -78,7 +79,7 @@ struct LogitsOfThread {
     return own;
   }
 
-  /// Writes the logit of the target, if it is one of them, of row r of the product.
+  /// Writes the logit of the target of row r of the product, if it is one of these logits.
   LOSSGRID_KERNEL void write_target(const CudaProduct& product, std::int64_t r, std::int64_t tile,
                                     int thread, const TileSums& out) const {
     const std::int64_t column =
@@ -98,7 +99,7 @@ LOSSGRID_KERNEL void write_tile(const CudaProduct& product, std::int64_t r, std:
   out.sum[at] = moments.sum;
 }
 
-/// A tile in emulation: its index counts along the vocabulary, then rows.
+/// Kernel of a tile in emulation. Indices of tiles count along the vocabulary, then along rows.
 struct ProductTileKernel {
   CudaProduct product;
   TileSums out;
@@ -107,7 +108,7 @@ struct ProductTileKernel {
   LOSSGRID_KERNEL void operator()(Block& block) const {
     const std::int64_t tiles = ProductTile::of_row(product.columns);
     const std::int64_t first_row = block.index() / tiles * ProductTile::kRows;
-    // One thread does the work of a quad, and adds up as the shuffles of its four do.
+    // One thread does the work of a quad, and adds in the order of the quad's shuffles.
     block.run([&](int thread) {
       const int step = ProductTile::kQuad * block.threads();  // blocks of tests may be small
       for (int first = ProductTile::kQuad * thread; first < ProductTile::kThreads; first += step) {
@@ -149,8 +150,8 @@ struct ProductTileKernel {
   }
 };
 
-/// Merges the tiles of a row to its statistics. A block is a row: the longest chain of additions is
-/// 6 and 2 in a tile, a 512th of the tiles, and 9 over the threads.
+/// Merges the tiles of a row to its statistics, with one block per row. The longest chain of
+/// additions is 6 + 2 in a tile, a 512th of the tiles, and 9 over the threads.
 struct MergeTilesKernel {
   CudaProduct product;
   TileSums tiles;
@@ -187,7 +188,7 @@ struct MergeTilesKernel {
 
 // Launches (launch.h).
 
-/// On a GPU the kernel of CUTLASS (cuda_products.cu).
+/// Launch of the tiles, on a GPU by the kernel of CUTLASS (cuda_products.cu).
 struct LaunchProductTiles {
   static constexpr const char* kName = "product_tiles";
   CudaProduct product;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of float32 rows by the log-probability alone, rounded to bf16 over the logits, for
-// products of bf16 factors: the bits of GradientKernel and a rounding of its result, without a
-// second pass over memory.
+// Gradient of float32 rows by the log-probability alone, rounded to bf16 and written over the
+// logits, for products of bf16 factors. It has the bits of GradientKernel with its result rounded,
+// without a second pass over memory.
 #pragma once
 
 #include "impls/kernels/cuda/hidden_kernels-inl.h"
@@ -11,7 +11,7 @@ namespace lossgrid {
 
 /// Writes to the first half of a row's memory. In each turn the block reads floats, then writes
 /// half as many bytes: it overwrites only elements that all threads have read in this turn or
-/// before. The next turn reads none of what it wrote.
+/// before, and never elements that a later turn reads.
 struct RoundedGradientKernel {
   RowAccess<float> access;
   const float* shift;
@@ -32,7 +32,7 @@ struct RoundedGradientKernel {
     const std::int64_t columns = access.rows.columns;
     const std::int64_t target = access.target_column(r);
     const GradientOfRow<float> gradient(shift[r], sum[r], grad[r]);
-    // The barrier of the first turn stands between this read and what overwrites it.
+    // The barrier of the first turn separates this read from the write over it.
     const auto of_target = block.each([&](int thread) {
       return thread != 0 || target < 0 ? 0.0f : gradient.of_target(row[target]);
     });
@@ -51,7 +51,7 @@ struct RoundedGradientKernel {
       });
     }
     write_zeros(block, to, columns, width);
-    // Once for the row: not a comparison for each of its elements.
+    // Once for the row, instead of a comparison for each element.
     block.sync();
     block.one([&] {
       if (target >= 0) store(block.of(of_target, 0), to[target]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of rows.h for GPUs, one block of threads a row, and their launches. The shift of the
-// statistics is the maximum; arithmetic is float32 for every dtype of the logits.
+// Kernels of rows.h for GPUs, with one block of threads per row, and their launches. The shift of
+// the statistics is the maximum; arithmetic is float32 for every dtype of the logits.
 #pragma once
 
 #include "harness/device/kernel/rows_on_chip.h"
@@ -38,8 +38,8 @@ LOSSGRID_KERNEL void write_no_statistics(const CudaRowStatistics& out, std::int6
   out.min[r] = 0;
 }
 
-/// Writes the statistics of row r. access.target_distance(r, shift) returns z_y - shift, as that of
-/// RowAccess.
+/// Writes the statistics of row r. access.target_distance(r, shift) returns z_y - shift, like
+/// RowAccess::target_distance.
 template <bool kAll, typename Access>
 LOSSGRID_KERNEL void write_statistics(const Access& access, std::int64_t r,
                                       const Moments<kAll>& whole, const CudaRowStatistics& out) {
@@ -53,7 +53,7 @@ LOSSGRID_KERNEL void write_statistics(const Access& access, std::int64_t r,
   out.min[r] = whole.min;
 }
 
-/// Returns the moments of all threads, `own` of block.each(), together.
+/// Returns the merged moments of all threads; `own` are the threads' moments from block.each().
 template <bool kAll, typename Block, typename Own>
 LOSSGRID_KERNEL Moments<kAll> moments_of_block(Block& block, const Own& own) {
   return block.reduce(own, Moments<kAll>::none(), [](Moments<kAll> a, const Moments<kAll>& b) {
@@ -62,7 +62,7 @@ LOSSGRID_KERNEL Moments<kAll> moments_of_block(Block& block, const Own& own) {
   });
 }
 
-/// Returns the moments of a row. `load`: as for moments_of_thread.
+/// Returns the moments of a row. `load` is the argument of moments_of_thread.
 template <bool kAll, typename T, typename Block, typename Load>
 LOSSGRID_KERNEL Moments<kAll> moments_of_row(Block& block, const T* row, std::int64_t columns,
                                              Load&& load) {
@@ -108,9 +108,10 @@ struct GradientOfRow {
   LOSSGRID_KERNEL float of_other(T x) const { return factor * exp_of(distance_to_shift(x, shift)); }
 };
 
-/// Writes the gradient of row `r` to `to`, perhaps over its logits. `load`: as for
-/// moments_of_thread. `gradient`: as GradientOfRow. `head`: elements in front of the first vector,
-/// of `load` too. `aligned`: true if vectors of `to` can be written at once from there on.
+/// Writes the gradient of row `r` to `to`, perhaps over its logits. `load` is the argument of
+/// moments_of_thread. `gradient` has the functions of GradientOfRow. `head` is the number of
+/// elements before the first vector, also of `load`. `aligned` is true if vectors of `to` can be
+/// written at once from there on.
 template <typename T, typename Block, typename Gradient, typename Load, typename Aligned,
           typename Head = std::integral_constant<int, 0>>
 LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, std::int64_t r,
@@ -127,7 +128,7 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
   block.sync();
   block.run([&](int thread) {
     const int threads = block.threads();
-    // A row that ends before its first vector has its elements in the loop of the rest alone.
+    // The loop over the rest takes all elements of a row that ends before its first vector.
     const std::int64_t first = head <= columns ? static_cast<std::int64_t>(head) : 0;
     const std::int64_t count = first == head ? whole_vectors<T>(columns - first) : 0;
     const auto write = [&](std::int64_t v, const Vector<T>& x) {
@@ -156,7 +157,7 @@ LOSSGRID_KERNEL void write_gradient(Block& block, const RowAccess<T>& access, st
     }
   });
   write_zeros(block, to, columns, access.rows.width);
-  // Once for the row: not a comparison for each of its elements.
+  // Once for the row, instead of a comparison for each element.
   block.sync();
   block.one([&] {
     if (target >= 0) store(block.of(of_target, 0), to[target]);
@@ -197,7 +198,7 @@ struct GradientKernel {
     const std::int64_t r = block.index();
     const T* row = access.row(r);
     T* to = static_cast<T*>(out) + r * access.rows.width;
-    // All numbers of the row are asked for at once: they are in memory of the host.
+    // All numbers of the row are loaded at once, as they are in memory of the host.
     const GradientOfRow<T> gradient(shift[r], sum[r], grad[r]);
     if (gradient.grad == 0) {
       write_zeros(block, to, 0, access.rows.width);
@@ -229,7 +230,7 @@ struct ForwardBackwardKernel {
   template <typename Block, typename Aligned>
   LOSSGRID_KERNEL void run(Block& block, std::int64_t r, T* to, Aligned aligned) const {
     const T* row = access.row(r);
-    const float weight = grad[r];  // asked for before the row
+    const float weight = grad[r];  // loaded before the row
     const RowVectors from_memory(row, aligned);
     auto* on_chip = reinterpret_cast<Vector<T>*>(block.shared());
     Moments<false> whole = Moments<false>::none();
@@ -245,7 +246,7 @@ struct ForwardBackwardKernel {
       block.one([&] { write_statistics(access, r, whole, out); });
     }
     if (weight == 0) {
-      block.sync();  // the target is read
+      block.sync();  // all threads have read the target
       write_zeros(block, to, 0, access.rows.width);
       return;
     }

@@ -9,7 +9,7 @@
 
 namespace lossgrid {
 
-/// Returns the sum of x, a power of 2 of elements, as a tree in x.
+/// Returns the sum of the elements of x, whose number is a power of 2, as a tree in x.
 template <int kCount>
 LOSSGRID_KERNEL float tree_sum(float (&x)[kCount]) {
   for (int width = kCount / 2; width > 0; width /= 2) {
@@ -18,10 +18,11 @@ LOSSGRID_KERNEL float tree_sum(float (&x)[kCount]) {
   return x[0];
 }
 
-/// Sums of some elements; with kAll also the terms of the entropy and the smallest logit but -inf.
+/// Sums of some elements; with kAll also the terms of the entropy and the smallest logit other than
+/// -inf.
 template <bool kAll>
 struct Moments {
-  float max;       // running maximum; -inf: nothing but -inf so far, and sums are 0
+  float max;       // running maximum; -inf: all elements so far are -inf, and sums are 0
   float sum;       // of exp(x - max)
   float weighted;  // of exp(x - max) (x - max)
   float min;
@@ -50,7 +51,7 @@ struct Moments {
     min = smaller(min, other.min);
   }
 
-  /// Elements of a turn at once: one change of the maximum, and sums by a tree.
+  /// Adds the elements of a turn at once, with one change of the maximum, and sums by a tree.
   template <int kCount, typename T>
   LOSSGRID_KERNEL void add_elements(const T (&x)[kCount]) {
     float most = to_float(x[0]);
@@ -61,11 +62,11 @@ struct Moments {
     }
     if (most == -infinity()) return;
     if (most > max) raise_max(most);
-    // Distances of float64 may be infinite where those of their float32 are not.
+    // Distances in float64 may be infinite where distances of the rounded float32 are finite.
     const bool may_be_infinite = std::is_same_v<T, double> || least - max == -infinity();
     if (kAll && may_be_infinite) {
       for (int k = 0; k < kCount; ++k) {
-        const float value = to_float(x[k]);  // -inf for -inf alone
+        const float value = to_float(x[k]);  // -inf only for -inf
         if (value != -infinity()) min = smaller(min, value);
       }
       add_terms<true>(x);
@@ -76,8 +77,8 @@ struct Moments {
   }
 
  private:
-  /// Adds the terms of elements relative to `max`. An exponential of 0 takes an infinite distance
-  /// with it.
+  /// Adds the terms of elements relative to `max`. If an exponential is 0, an infinite distance
+  /// does not count.
   template <bool kMayBeInfinite, int kCount, typename T>
   LOSSGRID_KERNEL void add_terms(const T (&x)[kCount]) {
     float terms[kCount];
@@ -93,8 +94,8 @@ struct Moments {
   }
 };
 
-/// Calls add(array, column) for one thread's elements of a row, those of a turn at once; column(k)
-/// returns the column of array[k]. load(v) returns vector v.
+/// Calls add(array, column) for one thread's elements of a row, once per turn; column(k) returns
+/// the column of array[k]. load(v) returns vector v.
 template <typename T, typename Load, typename Add>
 LOSSGRID_KERNEL void add_elements_of_thread(const T* row, std::int64_t columns, int thread,
                                             int threads, Load&& load, Add&& add) {

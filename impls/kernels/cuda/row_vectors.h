@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 16 bytes, in which the threads of a block share the elements of a row: several a turn,
-// so that enough loads are in flight; elements after the last whole vector one by one. The
-// partition depends on the number of columns alone, not on the position of the row: a token has the
-// same bits in every pack. If a row is not aligned to 16 bytes, its vectors are read and written
-// element by element; those of bf16 are put together from aligned loads. A gradient of the
-// log-probability alone, the same for every partition, begins at an aligned element where both rows
-// allow it: in other kernels that would cost a block on each multiprocessor. All accesses but that
-// of a target's logit are counted (row_traffic.h).
+// Vectors of 16 bytes, in which the threads of a block share the elements of a row. A thread takes
+// several vectors per turn, so that enough loads are in flight; elements after the last whole
+// vector are taken one by one. The partition depends on the number of columns only, not on the
+// position of the row: a token has the same bits in every pack. If a row is not aligned to 16
+// bytes, its vectors are read and written element by element; vectors of bf16 are put together from
+// aligned loads. A gradient of the log-probability alone, whose bits are the same for every
+// partition, begins at an aligned element if both rows allow this; in other kernels this would cost
+// a block on each multiprocessor. All accesses except the read of a target's logit are counted
+// (row_traffic.h).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace lossgrid {
 
-/// Elements of a thread in one turn.
+/// Number of elements of a thread in one turn.
 template <typename T>
 inline constexpr int kTurnSize = kVectorsATurn* kVectorSize<T>;
 
@@ -27,9 +28,9 @@ LOSSGRID_KERNEL std::int64_t whole_vectors(std::int64_t columns) {
   return columns / kVectorSize<T>;
 }
 
-/// Calls f(std::true_type) if vectors of a row that is read and of one that is written can be moved
-/// at once, else f(std::false_type): a decision at run time for every load makes loads wait for
-/// each other.
+/// Calls f(std::true_type) if the vectors of both the row to read and the row to write can be moved
+/// at once, else f(std::false_type). A decision at run time for every load would make loads wait
+/// for each other.
 template <typename T, typename F>
 LOSSGRID_KERNEL void with_alignment(const T* from, const T* to, F&& f) {
   if (is_aligned(from) && is_aligned(to)) {
@@ -39,8 +40,8 @@ LOSSGRID_KERNEL void with_alignment(const T* from, const T* to, F&& f) {
   }
 }
 
-/// Calls f(aligned, head) as with_alignment, with the number of elements after which vectors of
-/// both rows can be moved at once, where they have one.
+/// Calls f(aligned, head) like with_alignment, with the number of elements after which vectors of
+/// both rows can be moved at once, if it exists.
 template <typename T, typename F>
 LOSSGRID_KERNEL void with_common_alignment(const T* from, const T* to, F&& f) {
   const int head = elements_to_alignment(to);
@@ -79,7 +80,8 @@ LOSSGRID_KERNEL void store_element(T* row, std::int64_t k, T x) {
   row[k] = x;
 }
 
-/// Reads the vectors of a row. `Aligned`: of with_alignment(), or bool, decided at run time.
+/// Reads the vectors of a row. `Aligned` is a type of with_alignment(), or bool for a decision at
+/// run time.
 template <typename T, typename Aligned = bool>
 class RowVectors {
  public:
@@ -97,7 +99,7 @@ class RowVectors {
   Aligned aligned_;
 };
 
-/// Reads the vectors of a row of which columns are kept, -inf in place of all others.
+/// Reads the vectors of a row with kept columns; other columns are read as -inf.
 template <typename T>
 class KeptVectors {
  public:
@@ -119,7 +121,7 @@ class KeptVectors {
   KeptColumns kept_;
 };
 
-/// Returns `x`, the element of a column, as `load` reads it.
+/// Returns the element `x` of a column as `load` would read it.
 template <typename Load, typename T>
 LOSSGRID_KERNEL T as_loaded(const Load& /*load*/, T x, std::int64_t /*column*/) {
   return x;

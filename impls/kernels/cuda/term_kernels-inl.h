@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of rows.h for GPUs where rows have transforms, statistics of a mean over the
-// vocabulary, or terms beside the log-probability, and their launches. They wait for memory, so
-// that one kernel for each dtype computes all statistics or all terms.
+// Kernels of rows.h for GPUs if rows have transforms, statistics of a mean over the vocabulary, or
+// terms other than the log-probability, and their launches. They are bound by memory, so one kernel
+// for each dtype computes all statistics or all terms.
 #pragma once
 
 #include <type_traits>
@@ -26,7 +26,7 @@ struct TermMoments {
     softmax.add(other.softmax);
   }
 
-  /// Elements of a turn at once.
+  /// Adds the elements of a turn at once.
   template <int kCount, typename Z>
   LOSSGRID_KERNEL void add_elements(const Z (&z)[kCount]) {
     Moments<true> after = softmax;
@@ -50,8 +50,8 @@ struct TermMoments {
   }
 };
 
-/// Term moments with the sum of squared exponentials, and whether a column has a larger logit than
-/// the target of the row, or the same one before it.
+/// Term moments with the sum of squared exponentials, and a flag that is set if a column has a
+/// larger logit than the target of the row, or precedes the target with the same logit.
 struct PredictionMoments {
   TermMoments terms;
   float squares = 0;  // of exp(2 (z - max))
@@ -64,8 +64,8 @@ struct PredictionMoments {
     terms.add(other.terms);
   }
 
-  /// Elements of a turn at once. `target`: column and logit of the target, the column -1 where
-  /// another shard has it.
+  /// Adds the elements of a turn at once. `target` has column and logit of the target; the column
+  /// is -1 if another shard has the target.
   template <int kCount, typename Z, typename Column>
   LOSSGRID_KERNEL void add_elements(const Z (&z)[kCount], std::int64_t target, Z of_target,
                                     const Column& column) {
@@ -96,7 +96,8 @@ struct PredictionMoments {
   }
 };
 
-/// Calls f(load) with what reads the vectors of row r: all columns, or with kMask the kept ones.
+/// Calls f(load) with the reader of the vectors of row r: of all columns, or with kMask of kept
+/// columns.
 template <bool kMask, typename T, typename F>
 LOSSGRID_KERNEL void with_row_vectors(const RowAccess<T>& access, std::int64_t r, F&& f) {
   if constexpr (kMask) {
@@ -114,7 +115,7 @@ LOSSGRID_KERNEL void count_mask_read(Block& block, const CudaRows& rows) {
   }
 }
 
-/// With kPredictions also what PredictionMoments hold.
+/// With kPredictions, also computes the numbers of PredictionMoments.
 template <typename T, bool kMask, bool kPredictions>
 struct TermStatisticsKernel {
   using Row = std::conditional_t<kPredictions, PredictionMoments, TermMoments>;
@@ -203,7 +204,7 @@ struct TermStatisticsKernel {
   }
 };
 
-/// The gradient of elements of a row, as GradientOfRow.
+/// Gradient of elements of a row, like GradientOfRow.
 template <typename T, class Map>
 struct TermGradientOfRow {
   Map map;

@@ -18,6 +18,7 @@
 #include "harness/problem/batch/sharding.h"
 #include "impls/objectives/clipped_pg/clipped_pg_draw.h"
 #include "impls/objectives/clipped_pg/clipped_pg_terms.h"
+#include "impls/objectives/clipped_pg/ratio/sequence_ratio.h"
 
 namespace lossgrid {
 
@@ -80,71 +81,26 @@ class ClippedPgObjective final : public Objective {
   void coefficients(const PackedBatch& batch, SequenceTable<const double> sums,
                     SequenceTable<double> coefficients) const override {
     if (columns_.coefficients == 0) return;
-    const Terms terms = this->terms(batch);
+    const Real scale = weight_scale(batch);
     for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      const auto sum = [&](int column) {
-        return column >= 0 ? static_cast<Real>(sums.at(i, column)) : Real(0);
-      };
-      const auto set = [&](int column, Real value) {
-        if (column >= 0) coefficients.at(i, column) = value;
-      };
-      if (columns_.positive >= 0) set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
-      const auto tokens = static_cast<std::int64_t>(sum(columns_.tokens));
+      const SequenceRow<Real> row{sums, coefficients, i};
+      if (columns_.positive >= 0) row.set(columns_.positive, batch.rewards[i] > 0 ? 1 : 0);
+      const auto tokens = static_cast<std::int64_t>(row.sum(columns_.tokens));
       const Real per_token = inverse_or_0<Real>(tokens);
       const Real share = Formulas::template share<Real>(
           options_.aggregation(), batch.denominators,
           batch.group_tokens.empty() ? tokens : batch.group_tokens[i]);
-      const Real per_kept = columns_.kept < 0
-                                ? per_token
-                                : inverse_or_0<Real>(static_cast<std::int64_t>(sum(columns_.kept)));
-      const Weight weight = weight_of_sequence(terms, sums, i);
-      const Real rejection = sum(columns_.rejection);
-      const bool is_rejected =
-          Formulas::rejects_sequence(rejection, rejection * per_kept, options_) ||
-          sum(columns_.vetoes) > 0;
-      const bool is_off_policy = options_.off_policy_mask_threshold &&
-                                 sum(columns_.behaviour) * per_token >
-                                     static_cast<Real>(*options_.off_policy_mask_threshold);
-      const Real keep = is_rejected ? 0 : 1;
-      const Real keep_negative = is_off_policy ? 0 : 1;
-      set(columns_.keep, keep);
-      set(columns_.keep_negative, keep_negative);
-      set(columns_.share, share);
-      set(columns_.weight, weight.value);
-      set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
-      if (options_.is_geo_mean()) {
-        const Real advantages =
-            sum(columns_.positive_advantages) + sum(columns_.negative_advantages);
-        set(columns_.ratio, Formulas::ratio(sum(columns_.log_ratio) * per_token));
-        set(columns_.mean_advantage, advantages * per_token);
-      }
-      if (options_.is_vespo()) {
-        const auto gate = [&](double k, double lambda) {
-          const Real log = sum(columns_.log_ratio);
-          return Formulas::vespo_gate(log, log * per_token, static_cast<Real>(k),
-                                      static_cast<Real>(lambda));
-        };
-        set(columns_.gate, gate(options_.vespo_k_pos, options_.vespo_lambda_pos));
-        set(columns_.negative_gate, gate(options_.vespo_k_neg, options_.vespo_lambda_neg));
-      }
+      row.set(columns_.share, share);
+      const Weight weight = sequence_weight<Formulas>(options_, columns_, row);
+      row.set(columns_.weight, weight.value);
+      row.set(columns_.out_of_bounds, weight.is_out_of_bounds ? 1 : 0);
+      const SequenceKeeps<Real> keeps =
+          set_sequence_keeps<Formulas>(options_, columns_, row, per_token);
+      set_policy_coefficients<Formulas>(options_, columns_, row, per_token);
       if (!options_.sequence_ratio()) continue;
-
-      const Pair log = Formulas::bounded_log(sum(columns_.log_ratio) * per_token, options_);
-      const Real rho = Formulas::ratio(log.value);
-      const Real weight_of_all = options_.weighs_sequences() ? terms.used(weight) : Real(1);
-      const Pair clipped = Formulas::clipped(rho, options_);
-      const auto slope = [&](int advantages) {
-        return surrogate<Formulas>(sum(advantages), rho, clipped, options_).slope;
-      };
-      // Off-policy masking drops the advantages that it may drop.
-      const auto kept_slope = [&](int advantages, Real sign) {
-        return (Formulas::is_maskable(sign) ? keep * keep_negative : keep) * slope(advantages);
-      };
-      const Real by_ratio = kept_slope(columns_.positive_advantages, 1) +
-                            kept_slope(columns_.negative_advantages, -1);
-      set(columns_.ratio, rho);
-      set(columns_.ratio_slope, rho * log.slope);
-      set(columns_.ratio_gradient, share * weight_of_all * by_ratio * rho * log.slope * per_token);
+      const Real weight_of_all =
+          options_.weighs_sequences() ? weight_in_loss(options_, scale, weight) : Real(1);
+      set_sequence_ratio<Formulas>(options_, columns_, row, per_token, share, weight_of_all, keeps);
     }
   }
 
@@ -204,8 +160,7 @@ class ClippedPgObjective final : public Objective {
 
  private:
   using Terms = ClippedPgTerms<Formulas, Real>;
-  using Pair = typename Terms::Pair;
-  using Weight = typename Terms::Weight;
+  using Weight = ImportanceWeight<Real>;
 
   Terms terms(const PackedBatch& batch) const {
     return {options_, columns_, batch.denominators, weight_scale(batch)};
@@ -231,7 +186,8 @@ class ClippedPgObjective final : public Objective {
   static double sum_of_token_weights(const Terms& terms, const ObjectiveTokens& tokens) {
     double sum = 0;
     for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
-      if (tokens.valid[t] != 0) sum += terms.own_weight(tokens, static_cast<std::int64_t>(t)).value;
+      if (tokens.valid[t] != 0)
+        sum += terms.weight_of_token(tokens, static_cast<std::int64_t>(t)).value;
     }
     return sum;
   }
@@ -243,28 +199,12 @@ class ClippedPgObjective final : public Objective {
     add_sequence_sums(terms, tokens, sums);
     double sum = 0;
     for (std::int64_t i = 0; i < sequences; ++i) {
-      if (sums.at(i, columns_.tokens) > 0) sum += weight_of_sequence(terms, sums, i).value;
+      const SequenceRow<Real> row{sums, {}, i};
+      if (row.sum(columns_.tokens) > 0) {
+        sum += sequence_weight<Formulas>(options_, columns_, row).value;
+      }
     }
     return sum;
-  }
-
-  /// Returns the weight that the tokens of sequence i share, by its sums.
-  template <typename Number>
-  Weight weight_of_sequence(const Terms& terms, SequenceTable<Number> sums, std::int64_t i) const {
-    const auto sum = [&](int column) {
-      return column >= 0 ? static_cast<Real>(sums.at(i, column)) : Real(0);
-    };
-    const Real count = sum(columns_.kept >= 0 ? columns_.kept : columns_.tokens);
-    const Real log_weight = sum(columns_.log_weight);
-    return sequence_weight(terms, log_weight,
-                           log_weight * inverse_or_0<Real>(static_cast<std::int64_t>(count)));
-  }
-
-  Weight sequence_weight(const Terms& terms, Real log_weight, Real mean_log_weight) const {
-    if (options_.rollout_is == WeightLevel::geometric) log_weight = mean_log_weight;
-    if (!options_.masks_sequences()) return terms.bounded(Formulas::finite_exp(log_weight));
-    const bool is_masked = Formulas::out_of_bounds(std::exp(mean_log_weight), options_);
-    return {is_masked ? Real(0) : Real(1), is_masked};
   }
 
   ClippedPgOptions options_;

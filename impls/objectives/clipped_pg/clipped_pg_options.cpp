@@ -2,6 +2,7 @@
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
 #include "impls/objectives/objective_options.h"
 
@@ -36,6 +37,19 @@ ClippedPgOptions ClippedPgOptions::read(const OptionReader& reader) {
   require_rejection_fits(o);
   require_selection_fits(o);
   return o;
+}
+
+ObjectiveNeeds ClippedPgOptions::needs() const {
+  ObjectiveNeeds needs;
+  needs.inputs[static_cast<int>(TokenInput::advantages)] = true;
+  needs.inputs[static_cast<int>(TokenInput::generation_logprobs)] = true;
+  add_aggregation_needs(*this, needs);
+  add_policy_needs(*this, needs);
+  add_ratio_needs(*this, needs);
+  add_kl_needs(*this, needs);
+  add_weight_needs(*this, needs);
+  add_selection_needs(*this, needs);
+  return needs;
 }
 
 }  // namespace lossgrid

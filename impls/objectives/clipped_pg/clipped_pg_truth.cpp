@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The truth of `clipped_pg`: its forward formula, written on a tape after NeMo-RL's
-// `ClippedPGLossFn` and independent of clipped_pg_formulas.h. Names: x current, p previous, q
+// `ClippedPGLossFn` and independent of the formulas of its parts. Names: x current, p previous, q
 // generation, f reference log-probability, A advantage, rho ratio, w importance weight.
 #include <cmath>
 #include <map>
@@ -10,12 +10,13 @@
 
 #include "impls/objectives/clipped_pg/aggregation/clipped_pg_truth_aggregation.h"
 #include "impls/objectives/clipped_pg/clipped_pg.h"
-#include "impls/objectives/clipped_pg/clipped_pg_truth_actor.h"
 #include "impls/objectives/clipped_pg/clipped_pg_truth_metrics.h"
 #include "impls/objectives/clipped_pg/kl/clipped_pg_truth_kl.h"
+#include "impls/objectives/clipped_pg/policy/policy_losses_truth.h"
 #include "impls/objectives/clipped_pg/ratio/clipped_pg_truth_ratios.h"
 #include "impls/objectives/clipped_pg/ratio/proximal_truth.h"
 #include "impls/objectives/clipped_pg/selection/clipped_pg_truth_selection.h"
+#include "impls/objectives/clipped_pg/weights/clipped_pg_truth_weights.h"
 
 namespace lossgrid {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 class ClippedPgTruth : public TruthPart {
  public:
   ClippedPgTruth(TruthState& state, std::span<const TokenTruth> rows)
-      : TruthPart(state), loss_(state), ratios_(state), actor_(state), kl_(state), metrics_(state) {
+      : TruthPart(state), state_(state), loss_(state), ratios_(state), kl_(state), metrics_(state) {
     truth_.grad_logprob.assign(rows.size(), 0.0);
     read_tokens(rows);
   }
@@ -94,7 +95,7 @@ class ClippedPgTruth : public TruthPart {
           token.p = Var(true_proximal(options_, token.x.enclosure(), token.q,
                                       input(TokenInput::versions), truth_.branches));
         }
-        token.anchor = options_.is_binary_dppo() ? Var(token.q) : token.p;
+        token.anchor = true_anchor(options_, token);
         tokens_[i].push_back(token);
       }
     }
@@ -148,27 +149,20 @@ class ClippedPgTruth : public TruthPart {
   ByToken<Var> actor_terms(const ByToken<Var>& ratios, const ByToken<Var>& clipped,
                            const TrueWeights& weights, const Enclosure& weight_scale,
                            const TrueKeeps& keeps, const TrueSelection& selection) {
-    ByToken<Var> terms(tokens_.size());
+    ByToken<Var> terms = true_policy_terms(state_, ratios, clipped, selection.tokens);
+    const bool drops_selected = options_.selects() && !options_.is_kl_cov();
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      const TrueActor::OfSequence of_sequence = actor_.of_sequence(tokens_[i]);
       for (std::size_t k = 0; k < tokens_[i].size(); ++k) {
-        const TrueToken& token = tokens_[i][k];
-        const Enclosure& selected = selection.tokens[i][k];
-        Var loss = actor_.actor_term(token, of_sequence, ratios[i][k], clipped[i][k]);
-        if (options_.policy_loss == PolicyLoss::kl_cov) {
-          loss = loss + Var(selected * constant(options_.ppo_kl_coef)) * abs(token.x - token.p);
-        } else if (options_.selects()) {
-          loss = Var(opposite(selected)) * loss;
-        }
-        actor_.count_actor_branch(token.advantage, ratios[i][k].value());
+        Var& term = terms[i][k];
+        if (drops_selected) term = Var(opposite(selection.tokens[i][k])) * term;
         if (options_.zero_weights_nonfinite()) {
-          truth_.branches["generation_lacks"] += token.has_generation() ? 0 : 1;
+          truth_.branches["generation_lacks"] += tokens_[i][k].has_generation() ? 0 : 1;
         }
-        actor_.count_log_bounds(ratios[i][k].value());
-        const Var weighted = options_.use_importance_sampling_correction
-                                 ? Var(weights.tokens[i][k] * weight_scale) * loss
-                                 : loss;
-        terms[i].push_back(Var(keeps.tokens[i][k]) * weighted);
+        ratios_.count_log_bounds(ratios[i][k].value());
+        if (options_.use_importance_sampling_correction) {
+          term = Var(weights.tokens[i][k] * weight_scale) * term;
+        }
+        term = Var(keeps.tokens[i][k]) * term;
       }
     }
     return terms;
@@ -219,10 +213,10 @@ class ClippedPgTruth : public TruthPart {
     set(&TrueToken::entropy, by_entropy);
   }
 
+  TruthState& state_;
   Tape tape_;
   TrueAggregation loss_;
   TrueRatios ratios_;
-  TrueActor actor_;
   TrueKl kl_;
   TrueMetrics metrics_;
 };

@@ -9,7 +9,7 @@
 #include "harness/loss/objective.h"
 #include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
-#include "impls/objectives/clipped_pg/weights/clipped_pg_truth_weights.h"
+#include "impls/objectives/clipped_pg/clipped_pg_truth_numbers.h"
 #include "impls/objectives/gradient_sides.h"
 
 namespace lossgrid {

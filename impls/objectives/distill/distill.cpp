@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distillation from a teacher's logits: the mean over the valid tokens of the global batch of a
 // divergence between the teacher's and the student's distribution (NeMo-RL `DistillationLossFn`;
-// TRL's GKD trainer for the generalised Jensen-Shannon divergence). The divergences are those of
-// harness/problem/batch/row_terms.h. Where a teacher sends its top k alone, both distributions are
-// renormalised over these ids; with zero_outside_topk the student's is that of the whole
-// vocabulary, and ln q of the other ids is -100 where ln p is compared with it.
-// With verl's loss_mode = "forward_kl_topk" neither is renormalised, logarithms are clamped, and so
-// is the loss of a token. With TRL's distillation_add_tail all ids that were not sent are one more.
+// TRL's GKD trainer for the generalised Jensen-Shannon divergence). The divergences are defined in
+// harness/problem/batch/row_terms.h. If a teacher sends only its top k ids, both distributions are
+// renormalised over these ids. With zero_outside_topk the student's distribution covers the whole
+// vocabulary, and ln q of the other ids is -100 where ln p is compared with it. With verl's
+// loss_mode = "forward_kl_topk" neither distribution is renormalised, and both logarithms and the
+// loss of a token are clamped. With TRL's distillation_add_tail all ids that were not sent form one
+// more id.
 #include <limits>
 #include <map>
 
@@ -30,7 +31,7 @@ struct DistillOptions {
   bool is_bounded() const { return least > -kUnbounded || most < kUnbounded; }
 };
 
-ObjectiveNeeds needs_of(const DistillOptions& options) {
+ObjectiveNeeds distill_needs(const DistillOptions& options) {
   ObjectiveNeeds needs;
   needs.terms.divergence = options.divergence;
   return needs;
@@ -39,7 +40,7 @@ ObjectiveNeeds needs_of(const DistillOptions& options) {
 class DistillObjective final : public TermsObjective<DistillTerms> {
  public:
   explicit DistillObjective(const DistillOptions& options)
-      : TermsObjective(needs_of(options)), options_(options) {}
+      : TermsObjective(distill_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "distill"; }
   bool linear() const override { return !options_.is_bounded(); }
@@ -120,7 +121,7 @@ class DistillObjective final : public TermsObjective<DistillTerms> {
   const DistillOptions options_;
 };
 
-/// Makes a mixed divergence of which one side has no weight that of the other side.
+/// Replaces a mixed divergence in which one side has no weight by the divergence of the other side.
 void leave_out_side_without_weight(Divergence& divergence) {
   if (divergence.kind != Divergence::Kind::mixed) return;
   if (divergence.beta == 1) divergence.kind = Divergence::Kind::forward;
@@ -185,7 +186,7 @@ void read_clamped(const OptionReader& reader, DistillOptions& options) {
           .value_or(kUnbounded);
 }
 
-/// Reads whether TRL's tail stands for the ids that a teacher has not sent.
+/// Reads TRL's option of a tail that stands for the ids that a teacher has not sent.
 void read_tail(const OptionReader& reader, Divergence& divergence) {
   const bool adds =
       reader.flag("distillation_add_tail",

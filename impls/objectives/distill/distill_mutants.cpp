@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of distillation by what they compare: divergences in the other direction or of another
+// Mutants of the comparison in distillation: divergences in the other direction or with another
 // beta, distributions over one vocab shard or through another map of logits, tokens that do not
 // count.
 #include <vector>
@@ -26,7 +26,7 @@ bool has_uneven_sides(const LossProblem& problem) {
 
 // --- directions and weights ---------------------------------------------------------------------
 
-/// Returns `distill` with options that `change` has changed; null where it returns false.
+/// Returns `distill` with options changed by `change`; null if `change` returns false.
 std::unique_ptr<Objective> distill_with(const ObjectiveSpec& spec,
                                         bool (*change)(ObjectiveOptions&)) {
   if (spec.kind != "distill") return nullptr;
@@ -34,18 +34,18 @@ std::unique_ptr<Objective> distill_with(const ObjectiveSpec& spec,
   return change(options) ? find_objective(spec.kind).make(options) : nullptr;
 }
 
-std::string type_of(const ObjectiveOptions& options) {
+std::string divergence_type(const ObjectiveOptions& options) {
   const auto type = options.find("kl_type");
   return type == options.end() ? "\"forward\"" : type->second;
 }
 
-double beta_of(const ObjectiveOptions& options) {
+double read_beta(const ObjectiveOptions& options) {
   const auto beta = options.find("jsd_beta");
   return beta == options.end() ? 0.5 : parse_number(beta->second, "jsd_beta");
 }
 
 bool swap_directions(ObjectiveOptions& options) {
-  const std::string type = type_of(options);
+  const std::string type = divergence_type(options);
   const bool has_one_side = type == "\"forward\"" || type == "\"reverse\"";
   if (!has_one_side || options.contains("zero_outside_topk")) return false;
   options["kl_type"] = type == "\"reverse\"" ? "\"forward\"" : "\"reverse\"";
@@ -53,15 +53,15 @@ bool swap_directions(ObjectiveOptions& options) {
 }
 
 bool set_beta(ObjectiveOptions& options, double to) {
-  if (type_of(options) != "\"jsd\"" || beta_of(options) == to) return false;
+  if (divergence_type(options) != "\"jsd\"" || read_beta(options) == to) return false;
   options["jsd_beta"] = fmt::format("{}", to);
   return true;
 }
 
-/// Gives the forward side the weight of the reverse one.
+/// Swaps the weights of the forward and the reverse side.
 bool swap_weights(ObjectiveOptions& options) {
   const auto weight = options.find("mixed_kl_weight");
-  if (type_of(options) != "\"mixed\"" || weight == options.end()) return false;
+  if (divergence_type(options) != "\"mixed\"" || weight == options.end()) return false;
   weight->second = fmt::format("{}", 1 - parse_number(weight->second, "mixed_kl_weight"));
   return true;
 }
@@ -73,7 +73,7 @@ bool drop_bound(ObjectiveOptions& options) {
   return true;
 }
 
-/// Compares both with their even mixture, and leaves the weights of the two sides.
+/// Compares both with their even mixture, with unchanged weights of both sides.
 void divergence_from_even_mixture(const DistilledRows& rows, const RowSoftmax& p,
                                   const RowSoftmax& q, const DivergenceSums& out) {
   DistilledRows even = rows;
@@ -112,8 +112,8 @@ void student_of_own_shard(Compared& compared) {
 
 // --- the teacher's map of logits ----------------------------------------------------------------
 
-/// Returns T of row r; the teacher's map divides by it.
-float temperature_of(const DistilledRows& rows, std::int64_t r) {
+/// Returns the temperature T of row r, by which the teacher's map divides.
+float row_temperature(const DistilledRows& rows, std::int64_t r) {
   return 1 / rows.teacher.transforms[r].factor;
 }
 
@@ -121,7 +121,7 @@ void divergence_times_square(const DistilledRows& rows, const RowSoftmax& p, con
                              const DivergenceSums& out) {
   rows_divergence(rows, p, q, out);
   for (std::int64_t r = 0; r < rows.student.rows; ++r) {
-    const float square = temperature_of(rows, r) * temperature_of(rows, r);
+    const float square = row_temperature(rows, r) * row_temperature(rows, r);
     out.of_teacher[r] *= square;
     out.of_student[r] *= square;
   }
@@ -133,7 +133,7 @@ void gradient_times_square(const DistilledRows& rows, const RowSoftmax& p, const
   std::vector<float> mean(of_student, of_student + count);
   std::vector<float> scaled(gradient, gradient + count);
   for (std::int64_t r = 0; r < count; ++r) {
-    const float square = temperature_of(rows, r) * temperature_of(rows, r);
+    const float square = row_temperature(rows, r) * row_temperature(rows, r);
     mean[static_cast<std::size_t>(r)] /= square;
     scaled[static_cast<std::size_t>(r)] *= square;
   }
@@ -155,7 +155,7 @@ void masked_tokens_count(const Objective& objective, const ObjectiveTokens& toke
   }
 }
 
-/// Gives tokens whose loss is at its bounds the gradient of the others.
+/// Gives tokens whose loss is at its bounds the gradient of other tokens.
 void bounds_pass_gradient(const Objective& objective, const ObjectiveTokens& tokens,
                           const PackedBatch& batch, int, SequenceTable<const double> coefficients,
                           ObjectiveTotals<double> totals, const TokenGradients& grad) {
@@ -184,7 +184,7 @@ void gradient_without_teacher(const Objective& objective, const ObjectiveTokens&
   }
 }
 
-/// Divides by V as well, as a mean over all elements does.
+/// Divides by V as well, like a mean over all elements.
 void mean_over_elements(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                         const DivergenceSums& out) {
   rows_divergence(rows, p, q, out);
@@ -222,7 +222,7 @@ const RegisteredMutant distill_mutants[] = {
         .objective =
             [](const ObjectiveSpec& spec) {
               return distill_with(spec, [](ObjectiveOptions& options) {
-                return set_beta(options, 1 - beta_of(options));
+                return set_beta(options, 1 - read_beta(options));
               });
             },
         .rejected_by = "divergence",

@@ -16,7 +16,7 @@ struct DistillTerms {
   static constexpr bool kHasGradient = true;
 
   double token_weight;
-  // The loss of a token is at least the first and at most the second; outside it has no gradient.
+  // Bounds of the loss of a token; outside of the bounds it has no gradient.
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
 

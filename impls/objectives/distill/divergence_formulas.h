@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divergences from a teacher in plain code, for mutants that replace a formula of a row, and their
-// steps with other distributions than the right ones. Steps work on host memory, on copies of what
-// a GPU holds.
+// Divergences from a teacher in plain code, for mutants that replace the formula of a row, and
+// steps with wrong distributions. Steps work on host memory, which holds copies of a GPU's memory.
 #pragma once
 
 #include <cmath>
@@ -35,14 +34,14 @@ class HostDistilledRows {
   DistilledRows rows_;
 };
 
-/// Steps::divergence, run on the host.
+/// Runs Steps::divergence on the host.
 template <auto kStep>
 void divergence_on_host(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                         const DivergenceSums& out) {
   kStep(HostDistilledRows(rows).rows(), p, q, out);
 }
 
-/// Steps::gradient of a divergence, run on the host: kStep(rows, p, q, R, gradient, out), as
+/// Runs Steps::gradient of a divergence on the host: kStep(rows, p, q, R, gradient, out), like
 /// rows_divergence_gradient.
 template <auto kStep>
 void divergence_gradient_on_host(const LogitsRows& rows, const RowSoftmax& softmax,
@@ -54,7 +53,8 @@ void divergence_gradient_on_host(const LogitsRows& rows, const RowSoftmax& softm
   });
 }
 
-/// The distributions that a divergence compares, and statistics that stand for those of the whole.
+/// Distributions that a divergence compares, and statistics in place of those of the whole
+/// vocabulary.
 struct Compared {
   DistilledRows rows;
   RowSoftmax p;
@@ -82,17 +82,17 @@ void gradient_of_changed(const DistilledRows& rows, const RowSoftmax& p, const R
   rows_divergence_gradient(changed.rows, changed.p, changed.q, of_student, gradient, out);
 }
 
-/// Takes divergence and gradient of what kChange makes of the rows and their statistics.
+/// Takes divergence and gradient after kChange has changed the rows and their statistics.
 template <ChangeCompared kChange>
 void compare_by(Steps& steps) {
   steps.divergence = divergence_on_host<divergence_of_changed<kChange>>;
   steps.gradient = divergence_gradient_on_host<gradient_of_changed<kChange>>;
 }
 
-/// One column of a row of both; where the teacher has sent nothing p = 0 with a divergence on the
-/// support, and ln q is what it is compared with.
+/// One column of a row of student and teacher. Where the teacher has sent nothing, p = 0 with a
+/// divergence on the support, and ln q is the number that ln p is compared with.
 struct DistilledColumn {
-  double z;  // of the student
+  double z;  // logit of the student
   float p;
   float log_p;
   float q;
@@ -139,7 +139,7 @@ class PlainColumns {
   const MappedRows teacher_;
 };
 
-/// Fills both sums, of term(column): a pair of what a column adds to each.
+/// Fills both sums; term(column) returns the pair of summands of a column.
 template <typename Term>
 void divergence_by(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                    const DivergenceSums& out, Term&& term) {

@@ -18,7 +18,7 @@ bool is_forward(const LossProblem& problem) {
   return has_kind(problem, Divergence::Kind::forward);
 }
 
-/// True where the gradient is about a mean of ln p - ln r under p.
+/// True if the gradient uses a mean of ln p - ln r under p.
 bool has_mean(const LossProblem& problem) {
   return problem.has_teacher() && !is_forward(problem);
 }
@@ -87,7 +87,7 @@ void gradient_of_forward_side(const DistilledRows& rows, const RowSoftmax& p, co
   rows_divergence_gradient(forward, p, q, of_student, weighted.data(), out);
 }
 
-/// True where ln p is compared with a number at ids that the teacher has not sent.
+/// True if ln p is compared with a number at ids that the teacher has not sent.
 bool has_floor(const LossProblem& problem) {
   const Divergence divergence = problem.terms().divergence;
   return divergence.topk == Divergence::Topk::zero_outside &&
@@ -152,7 +152,7 @@ void gradient_through_clamp(const DistilledRows& rows, const RowSoftmax& p, cons
                          });
 }
 
-/// Takes a sum of 1 for that of the teacher's probabilities.
+/// Uses 1 as the sum of the teacher's probabilities.
 void gradient_of_whole_mass(const DistilledRows& rows, const RowSoftmax& p, const RowSoftmax& q,
                             const float*, const float* gradient, void* out) {
   const std::vector<float> one(static_cast<std::size_t>(rows.student.rows), 1.0f);
@@ -177,7 +177,7 @@ void count_no_tail(TailRow& tail) {
   tail.ratio = 0;
 }
 
-/// Takes no q of a tail for its ids.
+/// Leaves q of a tail out of the gradient of its ids.
 void hold_tail(TailRow& tail) {
   tail.ratio = 0;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // On-policy distillation by the sampled tokens alone: the mean over the valid tokens of the global
-// batch of an estimate of the divergence of the student from a teacher, of both log-probabilities
-// of the token (verl's distillation losses `abs`, `k2` and `k3`), or of the student's
-// log-probability times the difference of both (the score function, K. Lu, "On-Policy
-// Distillation", 2025). The first estimate, d itself, has a gradient without the teacher in it, and
-// is none of them.
+// batch of an estimate of the divergence of the student from a teacher, made from both
+// log-probabilities of the token (verl's distillation losses `abs`, `k2` and `k3`), or of the
+// student's log-probability times the difference of both log-probabilities (the score function, K.
+// Lu, "On-Policy Distillation", 2025). The estimate k1, d itself, is not supported, because its
+// gradient does not depend on the teacher.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +24,7 @@ namespace lossgrid {
 namespace {
 
 /// Returns the differences teacher - student at which the loss meets its bound.
-PolicyEdges edges_of(const OnPolicyDistillOptions& options) {
+PolicyEdges bound_edges(const OnPolicyDistillOptions& options) {
   PolicyEdges edges;
   const double bound = options.loss_max_clamp;
   if (!std::isfinite(bound)) return edges;
@@ -58,7 +58,7 @@ class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerm
   }
 
   std::shared_ptr<const InputDraw> input_draw() const override {
-    return std::make_shared<PolicyDraw>(edges_of(options_));
+    return std::make_shared<PolicyDraw>(bound_edges(options_));
   }
 
   ObjectiveResult finish(const PackedBatch& batch, SequenceTable<const double> /*sums*/,
@@ -111,8 +111,8 @@ class OnPolicyDistillObjective final : public TermsObjective<OnPolicyDistillTerm
     }
   }
 
-  /// Adds the gradient of the token of a row, and of each side where its interval straddles a
-  /// switch; returns its loss.
+  /// Adds the gradient of the token of a row, and the gradient of each side if its interval
+  /// straddles a switch. Returns the loss of the token.
   Enclosure add_token(const Enclosure& logprob, double teacher, std::int64_t tokens,
                       std::int64_t row, ObjectiveTruth& truth) const {
     Enclosure loss;

@@ -48,7 +48,7 @@ struct OnPolicyDistillTerms {
  private:
   struct LossOfToken {
     double value;
-    double slope;  // by the log-probability of the student
+    double slope;  // derivative by the log-probability of the student
   };
 
   LOSSGRID_KERNEL LossOfToken loss_of(double logprob, double d) const {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of distillation by the part of the teacher that they read: other rows, and ids outside of
-// its top k.
+// Mutants that read other parts of a teacher: other rows, and ids outside of its top k.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -21,10 +20,10 @@ bool is_on_support(const LossProblem& problem) {
   return problem.terms().divergence.on_support();
 }
 
-/// Returns the local row whose teacher each local row gets.
+/// Function that returns, for each local row, the local row whose teacher it gets.
 using TeacherRows = std::vector<std::int64_t> (*)(const LossProblem& problem, int cp_rank);
 
-/// `MovedTeacherPlan`: the right plan, while the rows of its teacher stand in other places.
+/// `MovedTeacherPlan`: the right plan with the rows of its teacher in other places.
 template <TeacherRows kRows>
 class MovedTeacherPlan final : public LossPlan {
  public:
@@ -81,7 +80,7 @@ class MovedTeacherPlan final : public LossPlan {
   std::unique_ptr<LossPlan> right_;
 };
 
-/// Gives every row the teacher of the next one, where that is a row that is trained on.
+/// Gives every row the teacher of the next row, if the next row has a trained token.
 std::vector<std::int64_t> next_rows(const LossProblem& problem, int cp_rank) {
   const ShiftedBatch local =
       shift_targets(problem.batch).gather(cp_rows(problem.batch, problem.grid.cp, cp_rank));
@@ -94,7 +93,7 @@ std::vector<std::int64_t> next_rows(const LossProblem& problem, int cp_rank) {
   return rows;
 }
 
-/// Gives the first chunk of every sequence the rows of its second one.
+/// Gives the first chunk of every sequence the rows of its second chunk.
 std::vector<std::int64_t> rows_of_other_chunk(const LossProblem& problem, int) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(problem.local_rows()));
   std::iota(rows.begin(), rows.end(), 0);
@@ -106,7 +105,7 @@ std::vector<std::int64_t> rows_of_other_chunk(const LossProblem& problem, int) {
   return rows;
 }
 
-/// Makes the teacher's logits of the hidden states of other rows.
+/// Makes the teacher's logits from the hidden states of other rows.
 template <TeacherRows kRows>
 void source_of_other_rows(const LossProblem& problem, const RankContext& context,
                           const RowRange& range, std::span<std::int32_t> source) {
@@ -116,7 +115,7 @@ void source_of_other_rows(const LossProblem& problem, const RankContext& context
   }
 }
 
-/// Takes p of the whole vocabulary: p - q at every id, though D is about those of the teacher.
+/// Takes p of the whole vocabulary: p - q at every id, although D covers the teacher's ids only.
 void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                          const RowGradients& gradients, void* out) {
   LogitsRows whole = rows;
@@ -124,7 +123,7 @@ void gradient_of_all_ids(const LogitsRows& rows, const RowSoftmax& softmax,
   rows_gradient(whole, softmax, gradients, out);
 }
 
-/// Leaves 0 at ids that the teacher has not sent, though p is of the whole vocabulary.
+/// Leaves 0 at ids that the teacher has not sent, although p covers the whole vocabulary.
 void gradient_of_sent_ids(const LogitsRows& rows, const RowSoftmax& softmax,
                           const RowGradients& gradients, void* out) {
   LogitsRows sent = rows;

@@ -9,7 +9,7 @@
 namespace lossgrid {
 namespace {
 
-/// Reads the weight of the next TP rank, for the ids that it has.
+/// Reads the weight of the next TP rank, for the ids of that rank.
 void teacher_weight_of_next_rank(const LossProblem& problem, const RankContext& context,
                                  const Gemm& product, std::span<float> workspace) {
   const int ranks = context.tp.size();
@@ -26,7 +26,7 @@ void teacher_logits_in_bf16(const LossProblem& /*problem*/, const RankContext& c
   multiply_to_bf16(context, product, workspace);
 }
 
-/// Multiplies as many numbers of a row as the student's hidden states have.
+/// Multiplies only as many numbers of a row as a row of the student's hidden states has.
 void teacher_rows_of_student_size(const LossProblem& problem, const RankContext& context,
                                   const Gemm& product, std::span<float> workspace) {
   Gemm shorter = product;

@@ -24,7 +24,7 @@ double inverse_or_zero(double number) {
   return number > 0 ? 1 / number : 0.0;
 }
 
-ObjectiveNeeds needs_of(const NllOptions& options) {
+ObjectiveNeeds nll_needs(const NllOptions& options) {
   ObjectiveNeeds needs;
   if (options.label_smoothing != 0) needs.terms.add(RowTerm::mean_logprob);
   if (options.z_loss_coefficient != 0) needs.terms.add(RowTerm::logsumexp);
@@ -35,7 +35,7 @@ ObjectiveNeeds needs_of(const NllOptions& options) {
 class NllObjective final : public TermsObjective<NllTerms> {
  public:
   explicit NllObjective(const NllOptions& options)
-      : TermsObjective(needs_of(options)), options_(options) {}
+      : TermsObjective(nll_needs(options)), options_(options) {}
 
   std::string_view kind() const override { return "nll"; }
   bool linear() const override {
@@ -114,7 +114,7 @@ class NllObjective final : public TermsObjective<NllTerms> {
   }
 
  private:
-  /// Rows of the valid tokens and their numbers on a tape; those that are not needed are empty.
+  /// Rows of the valid tokens and their numbers on a tape; unneeded numbers are empty.
   struct TrueTokens {
     std::vector<std::int64_t> row;
     std::vector<Var> logprob;

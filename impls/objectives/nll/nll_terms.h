@@ -23,7 +23,7 @@ struct NllTerms {
   static constexpr bool kHasGradient = true;
 
   NllOptions options;
-  double token_weight;  // with token_level_loss; else the coefficient of its sequence
+  double token_weight;  // with token_level_loss; else the weight is the coefficient of its sequence
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& /*tokens*/, std::int64_t /*t*/,
                                        double* sums) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of label smoothing: means over one vocab shard, over padding or over other ids, weights
-// of the label, gradients that are lost, logarithms of what has underflowed.
+// Mutants of label smoothing: means over one vocab shard, over padding or over other ids, wrong
+// weights of the label, lost gradients, logarithms of underflowed numbers.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -29,12 +29,12 @@ std::vector<float> scaled(const float* column, std::int64_t rows, Factor&& facto
   return out;
 }
 
-/// Reduces sums, and leaves totals and numbers of finite logits those of the own shard, for the
-/// mean over its columns. `sums`: totals, numbers, sums and weighted sums of rows.
+/// Reduces sums, but keeps totals and numbers of finite logits of the own shard, for the mean over
+/// its columns. `sums` has totals, numbers, sums and weighted sums of rows.
 void mean_of_own_columns(Communicator& tp, std::span<float> sums) {
   const std::span<float> own = sums.first(sums.size() / 2);
   std::vector<float> mean(own.begin(), own.end());
-  // A sum over all V columns in the mean of V / tp of them.
+  // The mean divides a sum over all V columns by V / tp.
   for (float& sum : mean) sum *= static_cast<float>(tp.size());
   tp.all_reduce(sums, ReduceOp::sum);
   std::copy(mean.begin(), mean.end(), own.begin());
@@ -84,7 +84,7 @@ void gradient_over_finite(const LogitsRows& rows, const RowSoftmax& softmax,
   rows_gradient(rows, softmax, over_finite, out);
 }
 
-/// The mean over the V - 1 ids beside the label: (V M - ln p_y) / (V - 1).
+/// Takes the mean over the V - 1 ids other than the label: (V M - ln p_y) / (V - 1).
 void mean_over_others(Device& device, std::int64_t rows, const WriteRow& write) {
   write_and_change(device, rows, write, [&](std::int64_t r) {
     if (write.out.terms[RowTerm::mean_logprob] == nullptr) return;
@@ -141,7 +141,7 @@ void share_of_masked_ids(const LogitsRows& rows, const RowSoftmax& softmax,
   });
 }
 
-/// Adds up ln exp(z - m), of exponentials that may have underflowed.
+/// Adds up ln exp(z - m), where exponentials may have underflowed.
 std::int64_t logarithms_of_exponentials(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   if (out.total == nullptr) return owned;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of the z-loss: a log-sum-exp of one vocab shard, of the model's logits or that is none,
-// gradients that are lost or halved, rows that do not count.
+// Mutants of the z-loss: a log-sum-exp of one vocab shard, or of the model's logits, or the largest
+// logit in its place; gradients that are lost or halved; rows that do not count.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -16,10 +16,10 @@ bool has_z_loss(const LossProblem& problem) {
   return problem.terms().has(RowTerm::logsumexp);
 }
 
-/// A log-sum-exp by row, of the last statistics that the rank, a thread, has made.
+/// Log-sum-exp by row, from the last statistics of the rank, which is a thread.
 thread_local std::vector<float> kept_log_sum_exp;
 
-/// Keeps that of the own shard.
+/// Keeps the log-sum-exp of the own shard.
 std::int64_t keep_own_log_sum_exp(const LogitsRows& rows, const RowStatistics& out) {
   const std::int64_t owned = rows_statistics(rows, out);
   kept_log_sum_exp.clear();
@@ -29,7 +29,7 @@ std::int64_t keep_own_log_sum_exp(const LogitsRows& rows, const RowStatistics& o
   return owned;
 }
 
-/// Keeps that of the model's logits, in a shard that is the vocabulary.
+/// Keeps the log-sum-exp of the model's logits, in a shard that is the vocabulary.
 std::int64_t keep_given_log_sum_exp(const LogitsRows& rows, const RowStatistics& out) {
   LogitsRows given = rows;
   given.transforms = nullptr;
@@ -68,7 +68,7 @@ void z_loss_detached(const LogitsRows& rows, const RowSoftmax& softmax,
   rows_gradient(rows, softmax, detached, out);
 }
 
-/// Gives rows that are not trained on the gradient of the first one that is.
+/// Gives rows without a trained token the gradient of the first row with one.
 void z_loss_of_masked_rows(const Objective& objective, const ObjectiveTokens& tokens,
                            const PackedBatch& batch, int, SequenceTable<const double> coefficients,
                            ObjectiveTotals<double> totals, const TokenGradients& grad) {
@@ -82,20 +82,20 @@ void z_loss_of_masked_rows(const Objective& objective, const ObjectiveTokens& to
   }
 }
 
-/// Divides the z-loss by all tokens of the pack and its parts, not by those that are trained on.
+/// Divides the z-loss by all tokens of the pack and its parts, instead of the trained tokens.
 void mean_over_all_rows(const Objective& objective, const ObjectiveTokens& tokens,
                         const PackedBatch& batch, int, SequenceTable<const double> coefficients,
                         ObjectiveTotals<double> totals, const TokenGradients& grad) {
   objective.token_terms(tokens, batch, coefficients, totals, grad);
-  const auto count_of = [](std::span<const std::uint8_t> column) {
+  const auto count_nonzero = [](std::span<const std::uint8_t> column) {
     return static_cast<double>(std::count(column.begin(), column.end(), 1));
   };
-  const double real = count_of(tokens.real);
+  const double real = count_nonzero(tokens.real);
   if (real == 0) return;
-  const double factor = count_of(tokens.valid) / real;
+  const double factor = count_nonzero(tokens.valid) / real;
   for (std::size_t t = 0; t < tokens.valid.size(); ++t) {
     if (tokens.valid[t] == 0) continue;
-    // Its loss is half of the gradient 2 c L times L.
+    // The z-loss is half of the gradient 2 c L times L.
     totals.sums[0] +=
         (factor - 1) * grad.terms[RowTerm::logsumexp][t] * tokens.terms[RowTerm::logsumexp][t] / 2;
     grad.terms[RowTerm::logsumexp][t] =

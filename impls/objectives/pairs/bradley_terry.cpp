@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// Returns the row of the score of sequence i: that of its one masked token.
+/// Returns the row of the score of sequence i, the row of its only masked token.
 std::optional<std::int64_t> row_of_score(const PackedBatch& batch, std::int64_t i) {
   for (std::int64_t t = 0; t < batch.length(i); ++t) {
     if (batch.token_mask[batch.cu_seqlens[i] + t] != 0) return batch.cu_seqlens_padded[i] + t;
@@ -35,7 +35,7 @@ class BradleyTerryTruth {
       truth_.branches["pairs_without_score"] += is_complete ? 0 : 1;
       if (is_complete) losses.push_back(loss_of(i, *chosen, *rejected));
     }
-    // A part of the batch is divided by the pairs of the whole.
+    // A part of the batch is divided by the pairs of the whole batch.
     const auto own = static_cast<double>(losses.size());
     const double pairs = batch_.input_sum > 0 ? batch_.input_sum : own;
     const Var loss = pairs > 0 ? sum(losses) / pairs : Var(0.0);

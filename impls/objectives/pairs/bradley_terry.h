@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a reward model (R. Bradley and M. Terry, 1952; NeMo-RL `PreferenceLossFn`, TRL
+// Loss of a reward model (R. Bradley and M. Terry, 1952; NeMo-RL `PreferenceLossFn`, TRL
 // `RewardTrainer`). Sequences come in pairs: chosen 2j, rejected 2j + 1. A pair counts if its
-// sample mask is 1 and both have a score, P pairs in the global batch. With the scores c and r, the
-// margin m (0, or the difference of the rewards of both) and the coefficient k of centring (J.
-// Eisenstein et al., "Helping or Herding?", 2023)
+// sample mask is 1 and both sequences have a score; P is the number of such pairs in the global
+// batch. With the scores c and r, the margin m (0, or the difference of the rewards of both) and
+// the coefficient k of centring (J. Eisenstein et al., "Helping or Herding?", 2023)
 //   L = sum_j [ -log s(c_j - r_j - m_j) + k (c_j + r_j)^2 ] / P;  0 when P = 0
 // where s is the logistic function.
 #pragma once
@@ -29,7 +29,7 @@ struct BradleyTerryOptions {
   static BradleyTerryOptions read(const OptionReader& reader);
 };
 
-/// A pair that counts.
+/// Pair that counts.
 struct ScoredPair {
   std::int64_t chosen = 0;
   std::int64_t rejected = 0;
@@ -38,12 +38,12 @@ struct ScoredPair {
   double margin = 0;
 };
 
-/// The formulas of pairs; a variant replaces some of the functions.
+/// Formulas of pairs; a variant replaces some of the functions.
 struct BradleyTerryFormulas {
   static std::int64_t chosen(std::int64_t pair) { return 2 * pair; }
   static double margin(double difference) { return difference; }
   static double loss(double gain) { return negative_log_sigmoid(gain); }
-  /// Returns the number that a loss is divided by.
+  /// Returns the divisor of the loss.
   static double pairs(double complete, std::int64_t /*valid_sequences*/) { return complete; }
 };
 
@@ -69,7 +69,7 @@ class BradleyTerryObjective final : public TermsObjective<ScoreTerms> {
   }
 
   std::shared_ptr<const InputDraw> input_draw() const override {
-    return std::make_shared<PolicyDraw>();  // for its rewards
+    return std::make_shared<PolicyDraw>();  // draw of rewards
   }
 
   void require(const PackedBatch& batch) const override { require_pairs(kind(), batch); }
@@ -140,7 +140,7 @@ class BradleyTerryObjective final : public TermsObjective<ScoreTerms> {
     std::vector<ScoredPair> pairs;
     for (std::int64_t j = 0; 2 * j + 1 < sums.sequences; ++j) {
       const std::int64_t chosen = Formulas::chosen(j);
-      const std::int64_t rejected = 4 * j + 1 - chosen;  // the other one of 2j and 2j + 1
+      const std::int64_t rejected = 4 * j + 1 - chosen;  // the other sequence of 2j and 2j + 1
       const bool is_complete =
           sums.at(chosen, ScoreTerms::kRows) > 0 && sums.at(rejected, ScoreTerms::kRows) > 0;
       if (batch.sample_mask[static_cast<std::size_t>(chosen)] == 0 || !is_complete) continue;

@@ -21,7 +21,8 @@
 namespace lossgrid {
 namespace {
 
-/// A difference of rewards that stands for larger ones: its products with options are finite.
+/// Largest difference of rewards, which replaces larger differences, so that its products with
+/// options are finite.
 constexpr double kMostApart = 1e200;
 
 struct CpoOptions {
@@ -88,8 +89,8 @@ class CpoTruth final : public PairTruth {
     return (1.0 - exp(-alpha * x)) / alpha;
   }
 
-  /// Returns the difference of two rewards, of which one is the larger also where they overflow:
-  /// exp(-alpha y) (1 - exp(-alpha (x - y))) / alpha. Its derivatives are the same.
+  /// Returns the difference of two rewards in a form that has the right sign even if rewards
+  /// overflow: exp(-alpha y) (1 - exp(-alpha (x - y))) / alpha. Its derivatives are the same.
   Var reward_difference(const TruePair& pair) const override {
     const Var& a = pair.chosen.reward;
     const Var& b = pair.rejected.reward;
@@ -146,7 +147,7 @@ class CpoObjective final : public PairSteps {
     return losses;
   }
 
-  /// Returns the difference of two rewards; of two that are -inf the limit by their logarithms.
+  /// Returns the difference of two rewards; if both are -inf, the limit by their logarithms.
   double reward_difference(const PackedBatch& /*batch*/, const SequencePair& pair) const override {
     const double a = scored(pair.chosen).value;
     const double b = scored(pair.rejected).value;

@@ -25,7 +25,7 @@ ObjectiveNeeds dpo_needs(const DpoOptions& options) {
 
 PolicyEdges DpoSteps::edges() const {
   PolicyEdges edges = PairSteps::edges();
-  // A chosen sequence with one token more than the rejected one is at the kink.
+  // A chosen sequence with one more token than the rejected sequence is at the kink.
   const double beta = options_.beta();
   if (options_.loss_type == DpoLossType::hinge && beta > 0) edges.reference_offsets.add(-1 / beta);
   return edges;
@@ -79,7 +79,7 @@ std::vector<PairLoss> DpoSteps::losses_by_rank(const PackedBatch& batch,
     const PairLoss loss = pair_loss(first[first_order[rank]], second[second_order[rank]]);
     own.value = loss.value;
     own.by_chosen = loss.by_chosen;
-    // The reference has no gradient: the policy's difference has that of both sequences.
+    // The reference has no gradient: the policy's difference gets the gradients of both sequences.
     (is_unpaired ? other : own).by_rejected = loss.by_rejected;
   }
   return losses;

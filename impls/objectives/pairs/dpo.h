@@ -12,9 +12,9 @@
 //   L = preference_loss_weight * preference + sft_loss_weight * sft;  0 when G_seq = 0
 // l is -log sigmoid(beta (R_2j - R_2j+1)) by default. `aot` (I. Melnyk et al., "Distributional
 // Preference Alignment via Optimal Transport", 2024) sorts the differences of the policy's and of
-// the reference's log-probabilities over the pairs of the whole batch and compares those of the
-// same rank, `aot_unpaired` the scores of chosen and of rejected sequences; such a batch stays in
-// one pack.
+// the reference's log-probabilities over the pairs of the whole batch and compares differences of
+// the same rank; `aot_unpaired` does so with the scores of chosen and of rejected sequences. Such a
+// batch stays in one pack.
 #pragma once
 
 #include <vector>
@@ -25,13 +25,13 @@
 
 namespace lossgrid {
 
-/// The pairing of sequences and the loss of a pair; a variant replaces some of the functions.
+/// Pairing of sequences and loss of a pair; a variant replaces some of the functions.
 struct DpoFormulas {
   static bool is_chosen(std::int64_t i) { return i % 2 == 0; }
   static std::int64_t partner(const PackedBatch& /*batch*/, std::int64_t i) {
     return is_chosen(i) ? i + 1 : i - 1;
   }
-  /// Returns the tokens that the score of a sequence is divided by.
+  /// Returns the divisor of a sequence's score, a number of tokens.
   static double divisor(const PackedBatch& /*batch*/, const PairSequence& sequence) {
     return sequence.tokens_or_one();
   }
@@ -51,14 +51,14 @@ struct DpoFormulas {
 };
 
 /// Returns the truth: the forward formula on a tape, independent of the formulas above. `rows`
-/// [T_pad] by row.
+/// [T_pad] is by row.
 ObjectiveTruth dpo_truth(const DpoOptions& options, const PackedBatch& batch,
                          std::span<const TokenTruth> rows);
 
 /// Returns the needs of `dpo`.
 ObjectiveNeeds dpo_needs(const DpoOptions& options);
 
-/// The objective without these.
+/// Steps of the objective, independent of the formulas.
 class DpoSteps : public PairSteps {
  public:
   explicit DpoSteps(const DpoOptions& options)
@@ -87,7 +87,7 @@ class DpoSteps : public PairSteps {
   virtual std::vector<std::size_t> order(const std::vector<double>& numbers,
                                          bool of_reference) const = 0;
 
-  /// Returns the tokens that the score of a sequence is divided by, 1 if it is not.
+  /// Returns the divisor of a sequence's score; 1 if scores are not divided.
   double tokens(const PackedBatch& batch, const PairSequence& sequence) const {
     return options_.averages() ? divisor(batch, sequence) : 1;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a pair and the score of a sequence that the options of `dpo` ask for.
+// Loss of a pair and score of a sequence by the options of `dpo`.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace lossgrid {
 
-/// Returns the loss of a pair. `aot` and `aot_unpaired`: of two numbers that are of the same rank.
+/// Returns the loss of a pair; for `aot` and `aot_unpaired`, the loss of two numbers of the same
+/// rank.
 inline PairLoss dpo_pair_loss(const DpoOptions& options, double a, double b) {
   using Type = DpoLossType;
   const double beta = options.beta();
@@ -46,11 +47,11 @@ inline PairLoss dpo_pair_loss(const DpoOptions& options, double a, double b) {
   return {};
 }
 
-/// Largest exponent of an alpha divergence, of TRL's float32.
+/// Largest exponent of an alpha divergence, as in TRL's float32.
 inline constexpr double kLargestAlphaExponent = 80;
 
-/// Returns the score of a sequence, the derivative of f at the ratio of probabilities: of its
-/// logarithm x (C. Wang et al., "Beyond Reverse KL", 2023).
+/// Returns the score of a sequence, the derivative of f at the ratio of probabilities, from the
+/// ratio's logarithm x (C. Wang et al., "Beyond Reverse KL", 2023).
 inline ValueAndSlope dpo_score(const DpoOptions& options, double x) {
   switch (options.f_divergence_type) {
     case FDivergence::forward_kl:

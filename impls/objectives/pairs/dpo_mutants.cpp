@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of `dpo`: another loss of a pair than the one of its name, a gradient that forgets a
-// factor or a switch, lengths and ranks of other sequences.
+// Mutants of `dpo`: a loss of a pair other than the named loss, a gradient without a factor or a
+// switch, lengths and ranks of other sequences.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -21,7 +21,7 @@ bool has_robust_smoothing(const DpoOptions& options) {
   return options.loss_type == DpoLossType::robust && options.label_smoothing > 0;
 }
 
-/// `RobustWithoutScale`: not divided by 1 - 2 e.
+/// `RobustWithoutScale`: the loss is not divided by 1 - 2 e.
 struct RobustWithoutScale : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const PairLoss loss = DpoFormulas::pair_loss(options, a, b);
@@ -38,7 +38,7 @@ struct RobustAsSmoothed : DpoFormulas {
   }
 };
 
-/// `SmoothingOfOtherSide`: e of the pair and 1 - e of the flipped one.
+/// `SmoothingOfOtherSide`: the pair has weight e and the flipped pair 1 - e.
 struct SmoothingOfOtherSide : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     DpoOptions flipped = options;
@@ -52,7 +52,7 @@ struct IpoOfSums : DpoFormulas {
   static double divisor(const PackedBatch&, const PairSequence&) { return 1; }
 };
 
-/// `AllTokensCount`: rewards divided by lengths with the tokens that are not trained on.
+/// `AllTokensCount`: rewards are divided by lengths that include untrained tokens.
 struct AllTokensCount : DpoFormulas {
   static double divisor(const PackedBatch& batch, const PairSequence& sequence) {
     return std::max(1.0, static_cast<double>(batch.length(sequence.index)));
@@ -66,7 +66,7 @@ struct IpoTargetOfBeta : DpoFormulas {
   }
 };
 
-/// `HingeWithoutKink`: a gradient beyond the margin, too.
+/// `HingeWithoutKink`: the gradient continues beyond the margin.
 struct HingeWithoutKink : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double beta = options.beta();
@@ -84,7 +84,7 @@ struct ExoForward : DpoFormulas {
   }
 };
 
-/// `NcaWithoutHalves`: the unlabelled half of both sequences counts whole.
+/// `NcaWithoutHalves`: the unlabelled terms of both sequences count fully instead of half.
 struct NcaWithoutHalves : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double beta = options.beta();
@@ -95,7 +95,7 @@ struct NcaWithoutHalves : DpoFormulas {
   }
 };
 
-/// `SppoOfOneTarget`: both rewards are to be 1 / (2 beta).
+/// `SppoOfOneTarget`: the target of both rewards is 1 / (2 beta).
 struct SppoOfOneTarget : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double target = 1 / (2 * options.beta());
@@ -104,14 +104,14 @@ struct SppoOfOneTarget : DpoFormulas {
   }
 };
 
-/// `ApoZeroForDown`: lowers no chosen sequence.
+/// `ApoZeroForDown`: does not lower chosen sequences.
 struct ApoZeroForDown : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     return apo_zero_loss(a, b, options.beta());
   }
 };
 
-/// `MixtureDetached`: no gradient of the mixture's share.
+/// `MixtureDetached`: the mixture's share has no gradient.
 struct MixtureDetached : DpoFormulas {
   static PairLoss pair_loss(const DpoOptions& options, double a, double b) {
     const double u = options.beta() * (a - b);
@@ -121,7 +121,7 @@ struct MixtureDetached : DpoFormulas {
   }
 };
 
-/// `ReferenceNotSorted`: pairs keep the references of their own.
+/// `ReferenceNotSorted`: pairs keep their own references.
 struct ReferenceNotSorted : DpoFormulas {
   static std::vector<std::size_t> order(const std::vector<double>& numbers, bool of_reference) {
     if (!of_reference) return DpoFormulas::order(numbers, of_reference);
@@ -131,28 +131,28 @@ struct ReferenceNotSorted : DpoFormulas {
   }
 };
 
-/// `NothingSorted`: pairs as they stand.
+/// `NothingSorted`: pairs are not sorted.
 struct NothingSorted : DpoFormulas {
   static std::vector<std::size_t> order(const std::vector<double>& numbers, bool) {
     return ReferenceNotSorted::order(numbers, true);
   }
 };
 
-/// `ScoreSlopeOfReverseKl`: the gradient without that of the score.
+/// `ScoreSlopeOfReverseKl`: the gradient lacks the derivative of the score.
 struct ScoreSlopeOfReverseKl : DpoFormulas {
   static ValueAndSlope score(const DpoOptions& options, double log_ratio) {
     return {DpoFormulas::score(options, log_ratio).value, 1};
   }
 };
 
-/// `DivergenceReversed`: forward KL of the ratio's inverse.
+/// `DivergenceReversed`: the forward KL of the inverse ratio.
 struct DivergenceReversed : DpoFormulas {
   static ValueAndSlope score(const DpoOptions&, double log_ratio) {
     return {std::expm1(log_ratio), std::exp(log_ratio)};
   }
 };
 
-/// Returns `dpo` whose tokens all count whole.
+/// Returns `dpo` with weight 1 for all tokens.
 std::unique_ptr<Objective> without_tails(const ObjectiveSpec& spec) {
   if (spec.kind != "dpo") return nullptr;
   DpoOptions options = read_dpo_options(spec.options);
@@ -161,7 +161,7 @@ std::unique_ptr<Objective> without_tails(const ObjectiveSpec& spec) {
   return std::make_unique<DpoObjective<>>(options);
 }
 
-/// Counts all tokens whole in the gradient.
+/// Gives all tokens weight 1 in the gradient.
 void gradient_without_tails(const Objective& objective, const ObjectiveTokens& tokens,
                             const PackedBatch& batch, int /*cp*/,
                             SequenceTable<const double> coefficients,

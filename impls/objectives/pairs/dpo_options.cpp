@@ -13,7 +13,7 @@
 namespace lossgrid {
 namespace {
 
-/// In the order of DpoLossType.
+/// Returns the names in the order of DpoLossType.
 const std::vector<std::string>& loss_type_names() {
   static const std::vector<std::string> names = {
       "sigmoid",   "robust",   "hinge",    "ipo",      "exo_pair",     "nca_pair", "bco_pair",
@@ -21,29 +21,28 @@ const std::vector<std::string>& loss_type_names() {
   return names;
 }
 
-/// In the order of FDivergence.
+/// Returns the names in the order of FDivergence.
 const std::vector<std::string>& divergence_names() {
   static const std::vector<std::string> names = {"reverse_kl", "forward_kl", "js_divergence",
                                                  "alpha_divergence"};
   return names;
 }
 
-OptionNames names_of(const std::vector<std::string>& texts) {
+OptionNames text_options(const std::vector<std::string>& texts) {
   OptionNames names;
   for (const std::string& text : texts) names.emplace_back(text.c_str());
   return names;
 }
 
-bool is_loss_type_of(DpoLossType type, std::initializer_list<DpoLossType> types) {
+bool is_any_of(DpoLossType type, std::initializer_list<DpoLossType> types) {
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
 void require_smoothing_fits(const DpoOptions& o, const std::string& loss_type) {
   using Type = DpoLossType;
   const double e = o.label_smoothing;
-  const bool takes =
-      is_loss_type_of(o.loss_type, {Type::sigmoid, Type::robust, Type::exo_pair, Type::sigmoid_norm,
-                                    Type::aot, Type::aot_unpaired});
+  const bool takes = is_any_of(o.loss_type, {Type::sigmoid, Type::robust, Type::exo_pair,
+                                             Type::sigmoid_norm, Type::aot, Type::aot_unpaired});
   if (e > 0 && !takes) {
     throw_bad_input("dpo: loss_type = \"{}\" excludes a label_smoothing above 0", loss_type);
   }
@@ -54,12 +53,11 @@ void require_smoothing_fits(const DpoOptions& o, const std::string& loss_type) {
 
 void require_scores_fit(const DpoOptions& o, const std::string& loss_type) {
   using Type = DpoLossType;
-  if (o.beta() == 0 && is_loss_type_of(o.loss_type, {Type::ipo, Type::sppo_hard})) {
+  if (o.beta() == 0 && is_any_of(o.loss_type, {Type::ipo, Type::sppo_hard})) {
     throw_bad_input("dpo: loss_type = \"{}\" needs a reference_policy_kl_penalty above 0",
                     loss_type);
   }
-  if (o.preference_average_log_probs &&
-      is_loss_type_of(o.loss_type, {Type::ipo, Type::sigmoid_norm})) {
+  if (o.preference_average_log_probs && is_any_of(o.loss_type, {Type::ipo, Type::sigmoid_norm})) {
     throw_bad_input("dpo: loss_type = \"{}\" excludes preference_average_log_probs = true",
                     loss_type);
   }
@@ -97,13 +95,13 @@ bool DpoOptions::averages() const {
 
 bool DpoOptions::compares_scores() const {
   using Type = DpoLossType;
-  return is_loss_type_of(loss_type, {Type::sigmoid, Type::sigmoid_norm, Type::hinge, Type::ipo,
-                                     Type::exo_pair, Type::robust, Type::discopop});
+  return is_any_of(loss_type, {Type::sigmoid, Type::sigmoid_norm, Type::hinge, Type::ipo,
+                               Type::exo_pair, Type::robust, Type::discopop});
 }
 
 double DpoOptions::alpha_exponent() const {
   const double exponent = f_alpha_divergence_coef - 1;
-  return std::abs(exponent) < 1e-6 ? 0 : exponent;  // as TRL, whose limit is the reverse KL
+  return std::abs(exponent) < 1e-6 ? 0 : exponent;  // as in TRL, whose limit is the reverse KL
 }
 
 DpoOptions DpoOptions::read(const OptionReader& reader) {
@@ -118,7 +116,7 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
               {"rewards are means over tokens instead of sums", "NeMo-RL"});
   reader.read("sft_average_log_probs", o.sft_average_log_probs,
               {"negative log-likelihoods are means over tokens instead of sums", "NeMo-RL"});
-  reader.read("loss_type", o.loss_type, names_of(loss_type_names()),
+  reader.read("loss_type", o.loss_type, text_options(loss_type_names()),
               {"the [loss of a pair](#losses-of-a-pair)", "TRL `loss_type`"});
   reader.read("label_smoothing", o.label_smoothing,
               {"e: the share of pairs that are labelled wrong, for `sigmoid` (then cDPO), "
@@ -131,7 +129,7 @@ DpoOptions DpoOptions::read(const OptionReader& reader) {
               {"weight in log-ratios of the tokens of a sequence beyond as many as the other "
                "sequence of its pair has (length desensitising); not with `aot`",
                "TRL", kShare});
-  reader.read("f_divergence_type", o.f_divergence_type, names_of(divergence_names()),
+  reader.read("f_divergence_type", o.f_divergence_type, text_options(divergence_names()),
               {"the score of a sequence's log-ratio x: `reverse_kl` x, `forward_kl` 1 - exp(-x), "
                "`js_divergence` ln 2 + ln s(x), `alpha_divergence` (exp((c - 1) x) - 1) / (c - 1), "
                "its exponent at most 80",

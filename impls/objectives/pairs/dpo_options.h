@@ -11,7 +11,7 @@ namespace lossgrid {
 
 class OptionReader;
 
-/// The loss of a pair; formulas are in pair_losses.h.
+/// Loss of a pair; formulas are in pair_losses.h.
 enum class DpoLossType {
   sigmoid,
   robust,
@@ -41,11 +41,11 @@ struct DpoOptions {
   DpoLossType loss_type = DpoLossType::sigmoid;
   double label_smoothing = 0;
   double discopop_tau = 0.05;
-  bool ipo_average_log_probs = true;  // false: sums over tokens, as OpenRLHF has them
-  std::optional<double> ld_alpha;     // weight of the tail of the longer sequence; none: 1
+  bool ipo_average_log_probs = true;  // false: sums over tokens, as in OpenRLHF
+  std::optional<double> ld_alpha;     // weight of the tail of the longer sequence; nullopt: 1
   FDivergence f_divergence_type = FDivergence::reverse_kl;
   double f_alpha_divergence_coef = 0.5;
-  bool use_weighting = false;  // losses of pairs by the policy's probability of both sequences
+  bool use_weighting = false;  // weighs losses by the policy's probability of both sequences
 
   /// Throws bad_input for a value of another type or out of range, or a combination that is not
   /// allowed.
@@ -54,13 +54,13 @@ struct DpoOptions {
   double beta() const { return reference_policy_kl_penalty; }
   /// True if scores are divided by the tokens of their sequences.
   bool averages() const;
-  /// True if the losses of pairs depend on the order of all of them.
+  /// True if the losses of pairs depend on the order of all pairs.
   bool sorts() const {
     return loss_type == DpoLossType::aot || loss_type == DpoLossType::aot_unpaired;
   }
   /// True if the loss is a function of the difference of two scores.
   bool compares_scores() const;
-  /// Returns the exponent's coefficient alpha - 1; 0 where the divergence is the reverse KL.
+  /// Returns the exponent's coefficient alpha - 1; 0 if the divergence is the reverse KL.
   double alpha_exponent() const;
 
   PairWeights weights() const {
@@ -69,7 +69,7 @@ struct DpoOptions {
   }
 };
 
-/// Throws bad_input for an unknown option too.
+/// Reads the options. Throws bad_input, also for an unknown option.
 DpoOptions read_dpo_options(const ObjectiveOptions& options);
 
 }  // namespace lossgrid

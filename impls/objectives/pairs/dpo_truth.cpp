@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The truth of `dpo`: its forward formula, written on a tape after NeMo-RL's `DPOLossFn` and TRL's
+// Truth of `dpo`: its forward formula, written on a tape after NeMo-RL's `DPOLossFn` and TRL's
 // `DPOTrainer` and independent of pair_losses.h. Names: a and b are the scores of the chosen and
 // the rejected sequence, u = beta (a - b), e the label smoothing.
 #include <algorithm>
@@ -21,7 +21,7 @@ Var divergence_from_labels(const Var& u, double e) {
   return term(u, 1 - e) + term(-u, e);
 }
 
-/// Returns the mixture of the logistic and the exponential loss, m exp(-u) as one exponential.
+/// Returns the mixture of the logistic and the exponential loss, with m exp(-u) as one exponential.
 Var discopop_mixture(const Var& u, double tau) {
   const Var scaled = u / rounded_option(tau);
   return -(true_logistic(-scaled) * log_sigmoid(u)) + exp(log_sigmoid(scaled) - u);
@@ -130,7 +130,7 @@ class DpoTruth final : public PairTruth {
   /// Returns the difference of scores at which `ipo` has its minimum.
   Var half_over_beta() const { return 1.0 / (2.0 * beta()); }
 
-  /// Returns the losses by rank: of the differences of policy and reference, or of the scores of
+  /// Returns the losses by rank, for the differences of policy and reference, or for the scores of
   /// chosen and rejected sequences.
   std::vector<Var> losses_by_rank() {
     const bool is_unpaired = options_.loss_type == DpoLossType::aot_unpaired;
@@ -161,8 +161,8 @@ class DpoTruth final : public PairTruth {
     return losses;
   }
 
-  /// Returns the derivative of the loss by number `item`, over the ranks that it may have or at the
-  /// rank of the side that is taken; `sign`: -1 if it is the one that is subtracted.
+  /// Returns the derivative of the loss by number `item`, over all ranks that the number may have,
+  /// or at the rank of the selected side. `sign` is -1 if the number is subtracted.
   Enclosure slope_at_ranks(const Ranked& own, std::size_t item, const Ranked& other, double sign) {
     const auto [first, last] = own.ranks(item);
     const auto slope_at = [&](std::size_t rank) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of the weights of pairs in `dpo` (WPO): of other tokens or sequences, and with a
-// gradient.
+// Mutants of the weights of pairs in `dpo` (WPO): weights from other tokens or sequences, and
+// weights with a gradient.
 #include <cmath>
 
 #include "impls/mutants/mutant.h"
@@ -17,7 +17,7 @@ struct WeightIsProduct : DpoFormulas {
   }
 };
 
-/// `WeightOfChosen`: that of the rejected sequence is forgotten.
+/// `WeightOfChosen`: the weight of the rejected sequence is forgotten.
 struct WeightOfChosen : DpoFormulas {
   static PairLoss weighted(const PairLoss& loss, const SequencePair& pair) {
     const double weight = pair.chosen.weight();
@@ -25,7 +25,7 @@ struct WeightOfChosen : DpoFormulas {
   }
 };
 
-/// `WeightHasGradient`: that of the weights' log-probabilities is added.
+/// `WeightHasGradient`: the gradient of the weights' log-probabilities is added.
 struct WeightHasGradient : DpoFormulas {
   static PairLoss weighted(const PairLoss& loss, const SequencePair& pair) {
     const PairLoss right = DpoFormulas::weighted(loss, pair);

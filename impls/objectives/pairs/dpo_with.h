@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dpo_with: `dpo` with one of its formulas replaced, for mutants.
+// dpo_with: `dpo` with a replaced formula, for mutants.
 #pragma once
 
 #include <memory>

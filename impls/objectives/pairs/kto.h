@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kahneman-Tversky optimisation (K. Ethayarajh et al., "KTO", 2024; TRL `KTOTrainer`). Sequences
-// come in pairs: 2j an example, 2j + 1 its completion after another prompt, which estimates how far
-// the policy is from the reference and gets no gradient. With x the sum of lp - ref over the tokens
-// of a sequence, J the pairs with sample mask, s the logistic function and G_seq the valid
-// sequences of the global batch:
+// come in pairs: 2j is an example, 2j + 1 its completion after another prompt, which estimates the
+// distance of the policy from the reference and gets no gradient. With x the sum of lp - ref over
+// the tokens of a sequence, J the pairs with sample mask, s the logistic function and G_seq the
+// valid sequences of the global batch:
 //   z0 = max(0, sum_j x_2j+1 / J), which is a constant
 //   l_j = desirable_weight s(-beta (x_2j - z0)) if the reward of 2j is above 0, else
 //         undesirable_weight s(beta (x_2j - z0));  for `apo_zero_unpaired` z0 = 0
@@ -29,12 +29,12 @@ struct KtoOptions {
   static KtoOptions read(const OptionReader& reader);
 };
 
-/// The formulas of pairs; a variant replaces some of the functions.
+/// Formulas of pairs; a variant replaces some of the functions.
 struct KtoFormulas {
   static bool is_desirable(const PackedBatch& batch, const PairSequence& example) {
     return batch.rewards[static_cast<std::size_t>(example.index)] > 0;
   }
-  /// Returns z0 of the mean over the mismatched sequences.
+  /// Returns z0 from the mean over the mismatched sequences.
   static double reference_point(double mean) { return mean > 0 ? mean : 0; }
   /// Returns d z0 / d x of a mismatched sequence.
   static double reference_slope(double /*mean*/, std::size_t /*pairs*/) { return 0; }
@@ -43,7 +43,7 @@ struct KtoFormulas {
 /// Returns the needs of `kto`.
 ObjectiveNeeds kto_needs(const KtoOptions& options);
 
-/// The objective without these.
+/// Steps of the objective, independent of the formulas.
 class KtoSteps : public PairSteps {
  public:
   explicit KtoSteps(const KtoOptions& options)

@@ -5,8 +5,8 @@
 //   o = (c - log(1 - exp(c))) - (r - log(1 - exp(r)))
 //   l = -beta log s(o)
 // The pairs' losses and the SFT loss of the chosen add up as in pair_steps.h. A sequence without a
-// valid token has no odds: its pair counts in the SFT loss alone. In the odds a mean is at most
-// -2^-126, the first normal float32 below 0: certain sequences have no infinite odds.
+// valid token has no odds, and its pair counts in the SFT loss only. In the odds a mean is at most
+// -2^-126, the first normal float32 below 0, so that the odds of a certain sequence are finite.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -41,7 +41,7 @@ OrpoOptions read_orpo_options(const OptionReader& reader) {
 
 constexpr double kLargestMean = -0x1p-126;
 
-/// Returns log(1 - exp(x)) for x < 0, of all digits (M. Maechler, "Accurately Computing log(1 -
+/// Returns log(1 - exp(x)) for x < 0 to full precision (M. Maechler, "Accurately Computing log(1 -
 /// exp(-|a|))", 2012).
 double log_one_minus_exp(double x) {
   return x > -0.7 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x));
@@ -54,7 +54,7 @@ class OrpoTruth final : public PairTruth {
       : PairTruth(options.weights(), batch, rows, side) {}
 
  private:
-  /// Returns log(1 - exp(x)) over an interval, in which it falls, as its derivative does.
+  /// Returns log(1 - exp(x)) over an interval; both the function and its derivative decrease.
   static Var log_of_rest(const Var& x) {
     const auto over = [&](double (*f)(double)) {
       Enclosure result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of a preference pair: value and derivatives, one function for each `loss_type` of TRL
-// and none that overflows before its result does. Names: a and b are the rewards of the chosen and
-// the rejected sequence, u = beta (a - b), e the label smoothing, s the logistic function.
+// Losses of a preference pair: value and derivatives, one function for each `loss_type` of TRL. No
+// function overflows before its result does. Names: a and b are the rewards of the chosen and the
+// rejected sequence, u = beta (a - b), e the label smoothing, s the logistic function.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lossgrid {
 
-/// A function of one number with its derivative.
+/// Value of a function of one number with its derivative.
 struct ValueAndSlope {
   double value = 0;
   double slope = 0;
@@ -40,8 +40,8 @@ inline ValueAndSlope sigmoid_loss(double u, double e) {
           -(1 - e) * sigmoid(-u) + e * sigmoid(u)};
 }
 
-/// `robust`: the sigmoid loss without the bias of labels that are flipped with probability e
-/// (S. R. Chowdhury et al., "Provably Robust DPO", 2024).
+/// `robust`: the sigmoid loss without the bias from labels that are flipped with probability e (S.
+/// R. Chowdhury et al., "Provably Robust DPO", 2024).
 inline ValueAndSlope robust_loss(double u, double e) {
   return {((1 - e) * negative_log_sigmoid(u) - e * negative_log_sigmoid(-u)) / (1 - 2 * e),
           (-(1 - e) * sigmoid(-u) - e * sigmoid(u)) / (1 - 2 * e)};
@@ -75,7 +75,7 @@ inline ValueAndSlope discopop_loss(double u, double tau) {
               (rest * exponential - sigmoid_slope(u / tau) * logistic) / tau};
 }
 
-/// `ipo` (M. G. Azar et al., 2023, equation 17), of scores by token or of sums.
+/// `ipo` (M. G. Azar et al., 2023, equation 17), for scores by token or for sums.
 inline PairLoss ipo_loss(double a, double b, double beta) {
   const double distance = a - b - 1 / (2 * beta);
   return {distance * distance, 2 * distance, -2 * distance};
@@ -121,12 +121,13 @@ inline PairLoss apo_down_loss(double a, double b, double beta) {
           beta * sigmoid_slope(u)};
 }
 
-/// Returns a derivative by the rule of the chain; a loss that does not move is no 0 * infinity.
+/// Returns a derivative by the chain rule; 0 for a constant loss, even where the score's slope is
+/// infinite.
 inline double chained(double by_score, double score_slope) {
   return by_score == 0 ? 0 : by_score * score_slope;
 }
 
-/// Returns a loss of u as one of the rewards.
+/// Returns a loss of u as a loss of both rewards.
 inline PairLoss by_scores(const ValueAndSlope& loss, double beta) {
   return {loss.value, beta * loss.slope, -beta * loss.slope};
 }

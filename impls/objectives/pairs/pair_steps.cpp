@@ -13,7 +13,7 @@ double pairs_of_all(const PackedBatch& batch) {
   return static_cast<double>(batch.denominators.valid_sequences) / 2;
 }
 
-PairSequence sums_of(SequenceTable<const double> sums, std::int64_t i) {
+PairSequence sequence_totals(SequenceTable<const double> sums, std::int64_t i) {
   return {
       .index = i,
       .tokens = sums.at(i, PairTerms::kTokens),
@@ -66,7 +66,7 @@ std::shared_ptr<const InputDraw> PairSteps::input_draw() const {
 
 PolicyEdges PairSteps::edges() const {
   PolicyEdges edges;
-  edges.sequences_per_edge = 2;  // one offset for a pair: the rewards of both are all but equal
+  edges.sequences_per_edge = 2;  // one offset for a pair, whose rewards are nearly equal
   return edges;
 }
 
@@ -87,7 +87,7 @@ std::vector<SequencePair> PairSteps::pairs(const PackedBatch& batch,
   const double all = pairs_of_all(batch);
   for (std::int64_t i = 0; i < sums.sequences; ++i) {
     if (!is_chosen(i) || batch.sample_mask[i] == 0 || all == 0) continue;
-    pairs.push_back({sums_of(sums, i), sums_of(sums, partner(batch, i)), 1 / all});
+    pairs.push_back({sequence_totals(sums, i), sequence_totals(sums, partner(batch, i)), 1 / all});
   }
   return pairs;
 }
@@ -95,7 +95,7 @@ std::vector<SequencePair> PairSteps::pairs(const PackedBatch& batch,
 std::vector<float> PairSteps::token_weights(const PackedBatch& batch,
                                             const ShiftedBatch& rows) const {
   if (weights_.tail == 1) return {};
-  std::vector<std::int64_t> shorter;  // by sequence, valid tokens of the shorter one of its pair
+  std::vector<std::int64_t> shorter;  // by sequence, valid tokens of its pair's shorter one
   for (std::int64_t i = 0; i < batch.sequences(); ++i) {
     shorter.push_back(std::min(valid_tokens(batch, i), valid_tokens(batch, partner(batch, i))));
   }

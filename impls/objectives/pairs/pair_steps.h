@@ -20,14 +20,14 @@
 
 namespace lossgrid {
 
-/// The terms of the loss of pairs.
+/// Terms of the loss of pairs.
 struct PairWeights {
   double preference = 1;
   double sft = 0;
   bool sft_by_token = false;
-  bool has_reference = true;  // rewards are about log-ratios to the reference policy
-  double tail = 1;  // weight in log-ratios of the tokens beyond those of the shorter sequence
-  bool weighs_pairs = false;  // by PairSequence::weight of both
+  bool has_reference = true;  // rewards use log-ratios to the reference policy
+  double tail = 1;            // weight in log-ratios of tokens beyond the shorter sequence's length
+  bool weighs_pairs = false;  // by PairSequence::weight of both sequences
 };
 
 /// Sums over the valid tokens of a sequence.
@@ -35,8 +35,8 @@ struct PairSequence {
   std::int64_t index = 0;
   double tokens = 0;
   double logprob = 0;
-  double log_ratio = 0;  // weighted, of lp - ref, or of lp without a reference
-  double alignment = 0;  // of lp - log sum_v p_v^2, where the weights of pairs are needed
+  double log_ratio = 0;  // weighted sum of lp - ref, or of lp without a reference
+  double alignment = 0;  // sum of lp - log sum_v p_v^2, if the weights of pairs are needed
 
   double tokens_or_one() const { return tokens > 1 ? tokens : 1; }
   /// Returns the weight of the sequence in WPO's loss (Zhou et al. 2024, equation 2), without
@@ -50,8 +50,8 @@ struct SequencePair {
   double weight = 0;  // 1 / pairs of the global batch
 };
 
-/// A loss of two numbers with its derivatives; of a pair those by the weighted log-probability of
-/// any token of the chosen and of the rejected sequence.
+/// Loss of two numbers with its derivatives. For a pair, the derivatives are by the weighted
+/// log-probability of any token of the chosen and of the rejected sequence.
 struct PairLoss {
   double value = 0;
   double by_chosen = 0;
@@ -61,7 +61,7 @@ struct PairLoss {
 /// Throws bad_input for an odd number of sequences, or a pair with two sample masks.
 void require_pairs(std::string_view kind, const PackedBatch& batch);
 
-/// Returns what all objectives of pairs need.
+/// Returns the needs of all objectives of pairs.
 ObjectiveNeeds pair_needs(const PairWeights& weights);
 
 class PairSteps : public TermsObjective<PairTerms> {
@@ -72,7 +72,7 @@ class PairSteps : public TermsObjective<PairTerms> {
 
   ObjectiveSizes sizes() const override;
   std::shared_ptr<const InputDraw> input_draw() const override;
-  /// Bad input: an odd number of sequences; a pair with two sample masks.
+  /// Throws bad_input for an odd number of sequences, or a pair with two sample masks.
   void require(const PackedBatch& batch) const override;
 
   std::vector<float> token_weights(const PackedBatch& batch,
@@ -89,10 +89,10 @@ class PairSteps : public TermsObjective<PairTerms> {
   /// Returns the loss of each pair.
   virtual std::vector<PairLoss> losses(const PackedBatch& batch,
                                        const std::vector<SequencePair>& pairs) const = 0;
-  /// Adds what is reported beside the loss and its two terms.
+  /// Adds metrics other than the loss and its two terms.
   virtual void add_metrics(const PackedBatch& batch, const std::vector<SequencePair>& pairs,
                            Metrics& metrics) const;
-  /// Returns the reward of the chosen sequence of a pair less that of the other one.
+  /// Returns the reward of the chosen sequence of a pair minus the reward of the rejected sequence.
   virtual double reward_difference(const PackedBatch& batch, const SequencePair& pair) const {
     return reward(batch, pair.chosen) - reward(batch, pair.rejected);
   }
@@ -110,7 +110,7 @@ class PairSteps : public TermsObjective<PairTerms> {
   }
   /// Returns the pairs that count.
   std::vector<SequencePair> pairs(const PackedBatch& batch, SequenceTable<const double> sums) const;
-  /// Returns the tokens that the SFT loss of a sequence is divided by.
+  /// Returns the divisor of a sequence's SFT loss, a number of tokens.
   double sft_tokens(const PairSequence& sequence) const {
     return weights_.sft_by_token ? sequence.tokens_or_one() : 1;
   }

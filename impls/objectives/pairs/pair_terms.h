@@ -11,9 +11,9 @@
 namespace lossgrid {
 
 struct PairTerms {
-  /// The first one of weight * (lp - ref), the last one of lp - log sum_v p_v^2.
+  /// Sums over tokens: kLogRatio of weight * (lp - ref), kAlignment of lp - log sum_v p_v^2.
   enum SequenceSum { kLogRatio, kLogprob, kTokens, kAlignment };
-  enum Coefficient { kPreference, kSft };  // d loss / d lp of a valid token by term
+  enum Coefficient { kPreference, kSft };  // d loss / d lp of a valid token, by term
 
   static constexpr int kSequenceSums = 4;
   static constexpr int kCoefficients = 2;
@@ -46,7 +46,7 @@ struct PairTerms {
   }
 
   bool has_reference = true;
-  bool weights_tokens = false;  // by Objective::token_weights, else by 1
+  bool weights_tokens = false;  // by Objective::token_weights; else all weights are 1
   bool weighs_pairs = false;    // kAlignment is needed
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PairTruth: the truth of objectives of preference pairs, written on a tape and independent of
-// PairSteps. An objective states the reward of a sequence and the loss of a pair.
+// PairTruth: the truth of objectives of preference pairs, on a tape and independent of PairSteps.
+// An objective states the reward of a sequence and the loss of a pair.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct TrueSequence {
   Var logprob;
   Enclosure reference;  // 0 without a reference
   Var log_ratio;
-  Enclosure alignment;  // sum of lp - log sum_v p_v^2 where pairs are weighted
+  Enclosure alignment;  // sum of lp - log sum_v p_v^2, if pairs are weighted
   Var reward;
 
   double tokens_or_one() const { return std::max(1.0, tokens); }
@@ -34,7 +34,8 @@ struct TruePair {
 
 class PairTruth {
  public:
-  /// `side`: number of the side of a switch that is taken where a number may be on either; -1: all.
+  /// `side` is the number of the side to take if a number may be on either side of a switch; -1:
+  /// all sides.
   PairTruth(const PairWeights& weights, const PackedBatch& batch, std::span<const TokenTruth> rows,
             int side);
   virtual ~PairTruth() = default;
@@ -43,7 +44,7 @@ class PairTruth {
 
   ObjectiveTruth take();
 
-  /// Returns the number of sides of the switches that are not decided; 1 if all are.
+  /// Returns the number of sides of undecided switches; 1 if all switches are decided.
   int sides() const { return std::max(sides_, tape_.straddles() ? 2 : 1); }
 
  protected:
@@ -51,11 +52,11 @@ class PairTruth {
   /// Returns the loss of each of pairs(): loss(), unless overridden.
   virtual std::vector<Var> losses();
   virtual Var loss(const TruePair& pair) = 0;
-  /// Returns the reward of the chosen sequence less that of the other one.
+  /// Returns the reward of the chosen sequence minus the reward of the rejected sequence.
   virtual Var reward_difference(const TruePair& pair) const {
     return pair.chosen.reward - pair.rejected.reward;
   }
-  /// Adds what is reported beside the loss and its two terms, and counts the preferred sequences.
+  /// Adds metrics other than the loss and its two terms, and counts the preferred sequences.
   virtual void add_metrics(std::map<std::string, MetricTruth>& metrics);
 
   const std::vector<TruePair>& pairs() const { return pairs_; }
@@ -69,14 +70,14 @@ class PairTruth {
 
  private:
   void read_pairs();
-  /// Returns the sequence; `whole`: the tokens that count whole in its log-ratio.
+  /// Returns the sequence. `whole` is the number of tokens with weight 1 in its log-ratio.
   TrueSequence read(std::int64_t i, std::int64_t whole);
   std::int64_t targets(std::int64_t i) const;
   std::vector<Var> sft_terms() const;
   double global_pairs() const {
     return static_cast<double>(batch_.denominators.valid_sequences) / 2;
   }
-  /// Returns the sum over pairs / pairs of the global batch.
+  /// Returns the sum over pairs, divided by the pairs of the global batch.
   template <typename Number>
   Number of_pairs(const std::vector<Number>& terms) const {
     return global_pairs() > 0 ? sum(terms) / global_pairs() : Number(0.0);
@@ -109,7 +110,7 @@ ObjectiveTruth truth_of_pairs(Make make) {
   return truth;
 }
 
-/// Returns an option that a float32 computation may have to round.
+/// Returns an option with the interval of its rounding to float32.
 inline Var rounded_option(double value) {
   const bool is_float32 = static_cast<double>(static_cast<float>(value)) == value;
   return is_float32 ? Var(value) : Var(rounded(value, 1));

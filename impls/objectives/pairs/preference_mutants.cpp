@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of `cpo`, `orpo` and `kto`: a margin that is scaled, sums in the place of means, odds of
-// rounded probabilities, another estimate of a KL, other labels and weights of examples.
+// Mutants of `cpo`, `orpo` and `kto`: a scaled margin, sums in place of means, odds of rounded
+// probabilities, another estimate of a KL, other labels and weights of examples.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -17,7 +17,7 @@
 namespace lossgrid {
 namespace {
 
-/// An objective of pairs whose sums over tokens are changed before they are used.
+/// Objective of pairs whose sums over tokens are changed before use.
 class WithChangedSums final : public Objective {
  public:
   using Change = void (*)(SequenceTable<double> sums);
@@ -76,14 +76,14 @@ std::unique_ptr<Objective> with_changed_sums(const ObjectiveSpec& spec,
   return std::make_unique<WithChangedSums>(find_objective(spec.kind).make(spec.options), change);
 }
 
-/// Takes sums over tokens for means.
+/// Uses sums over tokens as means.
 void of_one_token(SequenceTable<double> sums) {
   for (std::int64_t i = 0; i < sums.sequences; ++i) {
     sums.at(i, PairTerms::kTokens) = std::min(sums.at(i, PairTerms::kTokens), 1.0);
   }
 }
 
-/// Takes means that have been probabilities in bf16.
+/// Uses means that were converted to probabilities in bf16 and back.
 void through_bf16(SequenceTable<double> sums) {
   for (std::int64_t i = 0; i < sums.sequences; ++i) {
     const double n = std::max(sums.at(i, PairTerms::kTokens), 1.0);
@@ -92,7 +92,7 @@ void through_bf16(SequenceTable<double> sums) {
   }
 }
 
-/// Takes the log-ratios of examples for those of their mismatched completions.
+/// Uses the log-ratios of examples as log-ratios of their mismatched completions.
 void mismatched_as_examples(SequenceTable<double> sums) {
   for (std::int64_t i = 0; i + 1 < sums.sequences; i += 2) {
     sums.at(i + 1, PairTerms::kLogRatio) = sums.at(i, PairTerms::kLogRatio);

@@ -12,7 +12,7 @@ bool is_about_scores(const LossProblem& problem) {
   return problem.objective_spec.kind == "bradley_terry";
 }
 
-/// Takes the last row of a sequence with its pads for its score.
+/// Uses the last row of a sequence including its pads as its score.
 ShiftedBatch rows_of_padded_ends(const PackedBatch& batch) {
   ShiftedBatch rows = shift_targets(batch);
   std::vector<std::int64_t> with_score;
@@ -28,7 +28,7 @@ ShiftedBatch rows_of_padded_ends(const PackedBatch& batch) {
   return rows;
 }
 
-/// Sums scores as if every CP rank had the row of each.
+/// Sums scores as if every CP rank had the row of every score.
 void sum_of_every_rank(Communicator& cp, SequenceTable<double> sums) {
   Steps().reduce_sequence_sums(cp, sums);
   for (std::int64_t i = 0; i < sums.sequences; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ScoreTerms: the terms of one token (harness/loss/terms_kernels.h) of objectives of the scores of
-// sequences. A sequence has one valid row, whose number is its score, or none.
+// sequences. A sequence has one valid row, whose number is its score, or no valid row.
 #pragma once
 
 #include "harness/device/kernel/portable.h"

@@ -61,7 +61,7 @@ ValueOptions value_options_from(const ObjectiveOptions& options) {
 
 void add_explained_variance(Metrics& metrics) {
   for (const char* name : {"returns_mean", "returns_sq_mean", "residual_sq_mean", "values_mean"}) {
-    if (!metrics.contains(name)) return;  // an implementation gives none of them
+    if (!metrics.contains(name)) return;  // the implementation returns no metrics
   }
   Metric explained{Reduction::mean, 0, 0};
   if (const std::optional<double> returns = metrics["returns_mean"].value()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ValueObjective: the loss of a value head (NeMo-RL `MseValueLossFn`, verl's `compute_value_loss`,
-// AReaL's `ppo_critic_loss_fn`), by the formula of value_terms.h. Its truth is of value_truth.h.
+// AReaL's `ppo_critic_loss_fn`), by the formula in value_terms.h. Its truth is in value_truth.h.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ ValueOptions value_options_from(const ObjectiveOptions& options);
 /// Returns the needs of `value`.
 ObjectiveNeeds value_needs(const ValueOptions& options);
 
-/// Adds 1 - Var(R - v) / Var(R) to the means that it is a function of; it has no value where all
+/// Adds 1 - Var(R - v) / Var(R), computed from the means in `metrics`; it has no value if all
 /// returns are equal.
 void add_explained_variance(Metrics& metrics);
 

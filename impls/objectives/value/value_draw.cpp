@@ -23,7 +23,7 @@ double drawn_distance(const Draw& draw, double clip) {
   return kind < 0.95 ? 0.0 : draw.normal();
 }
 
-/// Returns a return for a value and the clipped one.
+/// Draws a return for a value and the clipped value.
 double drawn_return(const Draw& draw, double value, double clipped) {
   const double kind = draw.uniform(0);
   const double apart = value - clipped;
@@ -35,7 +35,8 @@ double drawn_return(const Draw& draw, double value, double clipped) {
   return value;
 }
 
-/// Returns the number as a float32, one of both neighbours, or 2^-10 off, each as likely.
+/// Returns the number as a float32, one of its neighbours, or a number 2^-10 away, with equal
+/// probabilities.
 double at_or_beside(const Draw& draw, double number) {
   const auto nearest = static_cast<float>(number);
   switch (static_cast<int>(5 * draw.uniform(3))) {

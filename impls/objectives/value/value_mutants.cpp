@@ -11,7 +11,7 @@
 namespace lossgrid {
 namespace {
 
-/// True where every one of several TP ranks has the head.
+/// True if several TP ranks each have the whole head.
 bool has_copies(const LossProblem& problem) {
   return problem.from_hidden() && problem.vocab_ranks() < problem.grid.tp;
 }
@@ -61,7 +61,7 @@ struct HuberNotContinuous : ValueFormulas {
   static double beyond(double size, double delta) { return delta * size; }
 };
 
-/// Takes the row of a token for the value of the state before it.
+/// Uses the row of a token as the value of the state before the token.
 ShiftedBatch rows_of_tokens_themselves(const PackedBatch& batch) {
   PackedBatch own = batch;
   own.ahead = 0;
@@ -72,7 +72,7 @@ bool is_value_problem(const LossProblem& problem) {
   return problem.objective_spec.kind == "value";
 }
 
-/// Metrics of parts, each worked out by itself.
+/// Objective that computes the metrics of each part separately.
 class ValueMetricsOfParts : public ValueObjective<> {
  public:
   using ValueObjective::ValueObjective;

@@ -4,8 +4,8 @@
 // share a of the token in the aggregate (aggregation.h)
 //   L = scale sum_t a_t max(f(v_t - R_t), f(c_t - R_t)),  f(d) = d^2 / 2, or Huber's with `delta`:
 //       delta (|d| - delta / 2) where |d| > delta
-// Gradients are those of automatic differentiation: equal losses have half of it each, and c passes
-// it on the closed range [v0 - e, v0 + e].
+// Gradients are those of automatic differentiation: each of two equal losses has half of the
+// gradient, and c passes it on the closed range [v0 - e, v0 + e].
 #pragma once
 
 #include <cmath>
@@ -19,18 +19,18 @@ namespace lossgrid {
 
 struct ValueOptions {
   double scale = 1;
-  double clip = std::numeric_limits<double>::infinity();   // e; infinite: nothing is clipped
-  double delta = std::numeric_limits<double>::infinity();  // infinite: squares alone
+  double clip = std::numeric_limits<double>::infinity();   // e; infinite: no clipping
+  double delta = std::numeric_limits<double>::infinity();  // infinite: squares only
   Aggregation aggregation;
 
   constexpr bool clips() const { return clip < std::numeric_limits<double>::infinity(); }
 };
 
-/// The formulas of a token; a variant replaces some of the functions.
+/// Formulas of a token; a variant replaces some of the functions.
 struct ValueFormulas {
   /// Returns the middle of the clip range.
   LOSSGRID_KERNEL static double centre(double /*value*/, double old_value) { return old_value; }
-  /// Returns the share of the loss that is not clipped.
+  /// Returns the share of the unclipped loss.
   LOSSGRID_KERNEL static double share(double whole, double clipped) {
     return whole > clipped ? 1.0 : whole < clipped ? 0.0 : 0.5;
   }
@@ -51,7 +51,7 @@ struct ValueTerms {
   static constexpr bool kHasGradient = true;
 
   ValueOptions options;
-  double token_share;  // of the tokens of all sequences alike; else the coefficient of a sequence
+  double token_share;  // share of every token; else the coefficient of a sequence
 
   LOSSGRID_KERNEL void add_to_sequence(const ObjectiveTokens& /*tokens*/, std::int64_t /*t*/,
                                        double* sums) const {
@@ -90,7 +90,7 @@ struct ValueTerms {
  private:
   struct Loss {
     double value;
-    double slope;  // by the value of the state
+    double slope;  // derivative by the value of the state
   };
 
   LOSSGRID_KERNEL double loss_of(double d) const {

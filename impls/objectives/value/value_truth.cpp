@@ -12,21 +12,21 @@
 namespace lossgrid {
 namespace {
 
-/// Returns a + b as a float32 computation may have it: exact where it is a float32 itself.
+/// Returns a + b as in a float32 computation; exact if the sum is a float32.
 Enclosure float32_sum(double a, const Enclosure& b) {
   const double sum = a + b.value;
   const bool is_float32 = static_cast<double>(static_cast<float>(sum)) == sum;
   return b.is_exact() && is_float32 ? Enclosure(sum) : Enclosure(a) + b;
 }
 
-/// True for known distances of one size, whose losses are equal in every arithmetic.
+/// True for exact distances of equal size, whose losses are equal in every arithmetic.
 bool is_tie(const Enclosure& a, const Enclosure& b) {
   return a.is_exact() && b.is_exact() && std::abs(a.value) == std::abs(b.value);
 }
 
 struct TrueValueLoss {
   Var loss;
-  Enclosure is_clipped = 0.0;  // 1 where the clipped loss is the larger one
+  Enclosure is_clipped = 0.0;  // 1 where the clipped loss is larger
 };
 
 class ValueTruth {
@@ -42,7 +42,7 @@ class ValueTruth {
     for (std::int64_t i = 0; i < batch_.sequences(); ++i) {
       if (batch_.sample_mask[i] == 0) continue;
       std::vector<std::int64_t> tokens;
-      for (std::int64_t t = 1; t < batch_.length(i); ++t) {  // no state is before the first token
+      for (std::int64_t t = 1; t < batch_.length(i); ++t) {  // no state precedes the first token
         if (batch_.token_mask[batch_.cu_seqlens[i] + t] != 0) tokens.push_back(t);
       }
       for (const std::int64_t t : tokens) losses.push_back(add_token(i, t, std::ssize(tokens)));
@@ -55,7 +55,8 @@ class ValueTruth {
  private:
   std::vector<Enclosure>& gradient() { return truth_.grad_terms[RowTerm::logsumexp]; }
 
-  /// Adds the token t of sequence i, with `tokens` valid ones. Returns its part of the loss.
+  /// Adds the token t of sequence i, which has `tokens` valid tokens. Returns the token's part of
+  /// the loss.
   Enclosure add_token(std::int64_t i, std::int64_t t, std::int64_t tokens) {
     const std::int64_t token = batch_.cu_seqlens[i] + t;
     const std::int64_t row = batch_.cu_seqlens_padded[i] + t - 1;
@@ -92,7 +93,8 @@ class ValueTruth {
     return static_cast<double>(batch_.inputs[static_cast<std::size_t>(which)][token]);
   }
 
-  /// Returns the loss of a token; `side`: of the maximum, where the value is beyond the range.
+  /// Returns the loss of a token. `side` is the side of the maximum if the value is beyond the
+  /// range.
   TrueValueLoss loss_of(Tape& tape, const Var& value, double target, std::int64_t token,
                         Side side) const {
     const Var whole = loss_of_distance(value - target);
@@ -101,7 +103,8 @@ class ValueTruth {
     const Enclosure clip = rounded_option(options_.clip).enclosure();
     const Enclosure low = float32_sum(old_value, -clip);
     const Enclosure high = float32_sum(old_value, clip);
-    // Inside, ends included, both losses are one number. Half of the gradient is that of each.
+    // Inside the range, ends included, both losses are the same number, and each has half of the
+    // gradient.
     const Enclosure& own = value.enclosure();
     if (low.high <= own.low && own.high <= high.low) return {whole};
     tape.take_side(side == Side::either ? side : Side::second);
@@ -121,7 +124,7 @@ class ValueTruth {
     return delta * ((d.value() < 0 ? -d : d) - Var(0.5) * delta);
   }
 
-  /// Returns what the loss of a token adds to the aggregate.
+  /// Returns the contribution of a token's loss to the aggregate.
   Var in_loss(const Var& loss, std::int64_t tokens) const {
     const Denominators& counts = batch_.denominators;
     const auto over = [](const Var& terms, std::int64_t count) {

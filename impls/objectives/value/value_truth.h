@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The truth of `value`: its forward formula on a tape, independent of the steps.
+// Truth of `value`: its forward formula on a tape, independent of the steps.
 #pragma once
 
 #include <span>

@@ -15,7 +15,8 @@ _REDUCTIONS = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of a collective: the tensors that this rank sends, and those that it gets."""
+    """One tensor of a collective: the tensors that this rank sends, and the tensors that it
+    receives."""
 
     inputs: Sequence[torch.Tensor]
     outputs: Sequence[torch.Tensor]
@@ -23,13 +24,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Call:
-    """One collective before it is made."""
+    """Collective before it is made."""
 
     op: str  # all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, ...
     group: Any  # ProcessGroup
     payload: Sequence[torch.Tensor]  # tensors that the rank sends
     reduce: Optional[str]  # "sum", "max", ...
-    root: int  # rank in the group, where there is one
+    root: int  # rank in the group, if the operation has a root
     proceed: Callable[[], Any]
     parts: Callable[[], List[Part]]
     done: Callable[[List[Part]], Any]  # makes the result of a call whose outputs are written

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from lossgrid.groups import Axis, GridGroups
 from lossgrid.measure.calls import Call, Part, group_name
 
-_OTHER_REDUCTION = {"sum": "max"}  # all others become a sum
+_OTHER_REDUCTION = {"sum": "max"}  # all other reductions become a sum
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Copies as much of ``source`` as ``target`` holds; zeros behind it."""
+    """Copies as much of ``source`` as ``target`` holds, and fills the rest with zeros."""
     if target is source:
         return
     flat = source.detach().reshape(-1)[:target.numel()]
@@ -42,7 +42,7 @@ def _finish(call: Call, parts: List[Part]) -> Any:
 
 
 def skip(call: Call) -> Any:
-    """Does not make the call: its outputs hold this rank's own part."""
+    """Skips the call: its outputs hold this rank's own part."""
     with torch.no_grad():
         parts = call.parts()
         for part in parts:
@@ -61,8 +61,8 @@ def _reduction(name: str) -> Any:
 
 
 def over_other_group(call: Call, groups: GridGroups) -> Any:
-    """Does the call over another group of the grid. Operations other than reductions, gathers and
-    broadcasts are left to the rank alone."""
+    """Makes the call over another group of the grid. Operations other than reductions, gathers and
+    broadcasts are made on this rank alone."""
     other = other_axis(call, groups)
     with torch.no_grad():
         parts = call.parts()
@@ -105,7 +105,7 @@ def applies_wrong_op(call: Call) -> bool:
 
 
 def with_other_reduction(call: Call) -> Any:
-    """Does the call with max for sum, sum for all others."""
+    """Makes the call with max in place of sum, and sum in place of other reductions."""
     wrong = _OTHER_REDUCTION.get(call.reduce or "", "sum")
     with torch.no_grad():
         parts = call.parts()

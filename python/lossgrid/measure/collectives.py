@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives of a phase: recorded in order, one of them made wrong on request."""
+"""Collectives of a phase: recorded in order, with one of them changed on request."""
 from __future__ import annotations
 
 from typing import Any, ContextManager, Dict, List, Mapping, Optional
@@ -13,7 +13,8 @@ CALL_CHANGES = ("skip", "wrong_group", "wrong_op", "drop_backward", "unchanged")
 
 
 class Collectives:
-    """Records every collective while ``watch()`` is entered, and makes a change to one."""
+    """Recorder of every collective while ``watch()`` is entered, which may change one
+    collective."""
 
     def __init__(self, groups: GridGroups, phase: str,
                  change: Optional[Mapping[str, Any]]) -> None:

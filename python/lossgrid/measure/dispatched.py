@@ -48,7 +48,7 @@ _PLACES: Dict[str, Tuple[str, int, Optional[int], Optional[int]]] = {
     "barrier": ("barrier", 1, None, None),
     "monitored_barrier_": ("barrier", 1, None, None),
 }
-# Operators that return a Work only; the others return the written tensors and a Work.
+# Operators that return only a Work; other operators return the written tensors and a Work.
 _WORK_ALONE = ("allreduce_coalesced_", "allgather_coalesced_", "allgather_into_tensor_coalesced_",
                "reduce_scatter_tensor_coalesced_", "reduce_", "gather_", "alltoall_base_", "send",
                "recv_", "recv_any_source_", "barrier", "monitored_barrier_")
@@ -86,7 +86,7 @@ _FUNCTIONAL: Dict[str, Tuple[str, Optional[int]]] = {
 
 def _functional_part(name: str, op: str, one: torch.Tensor, args: Sequence[Any], size: int,
                      out: Optional[torch.Tensor]) -> Tuple[Part, torch.Tensor]:
-    """Returns a part with an output of its own, and the tensor that the call returns."""
+    """Returns a part with a new output, and the tensor that the call returns."""
     if op in ("all_reduce", "broadcast"):
         result = one if name.endswith("_") else torch.empty_like(one)
         return Part([one], [result]), result
@@ -124,7 +124,7 @@ def _call_of_functional(name: str, function: Any, args: Sequence[Any],
 
 
 class DispatchedCalls(LightMode):
-    """Hands every collective to ``on_call``, which returns its result."""
+    """Interceptor that hands every collective to ``on_call``, which returns its result."""
 
     def __init__(self, groups: GridGroups, on_call: OnCall) -> None:
         super().__init__()

@@ -6,8 +6,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class LightMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The base of the modes that measure. Torch would import torch._dynamo when a mode is used
-    first: seconds in every worker. Compiled functions run uncompiled under any mode."""
+    """Base of the modes that measure. Torch would import torch._dynamo at the first use of a mode,
+    which takes seconds in every worker. Compiled functions run uncompiled under any mode."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

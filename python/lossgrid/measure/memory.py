@@ -32,8 +32,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 class LiveStorages:
     """Storages that user code has made in a trial and still holds, directly or through a graph.
 
-    A storage that was there before counts nothing. Scratch memory inside of one operator is not
-    seen.
+    A storage that existed before counts nothing. Scratch memory inside of one operator is not seen.
     """
 
     def __init__(self) -> None:
@@ -48,7 +47,8 @@ class LiveStorages:
 
     @property
     def peak(self) -> int:
-        """Peak of the bytes held since the phase began, less those held at its begin."""
+        """Peak of the bytes held since the begin of the phase, minus the bytes held at its
+        begin."""
         return self._peak - self._base
 
     def known(self, value: Any) -> None:

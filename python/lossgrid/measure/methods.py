@@ -54,7 +54,7 @@ def _tensors(args: Sequence[Any], operator: str) -> List[Any]:
 
 
 class MethodCalls:
-    """Hands every collective of groups of the class ``kind`` to ``on_call`` while it is entered."""
+    """Interceptor that hands collectives of groups of class ``kind`` to ``on_call`` while entered."""
 
     def __init__(self, groups: GridGroups, on_call: OnCall,
                  kind: type = dist.ProcessGroup) -> None:

@@ -13,17 +13,17 @@ from lossgrid.measure.memory import LiveStorages, MemoryMode
 
 _T = TypeVar("_T")
 
-# Cycles of the kernel in front of a phase: 2 ms at 2 GHz, longer than Python takes for the launches
-# of a phase before its first wait.
+# Cycles of the kernel before a phase: 2 ms at 2 GHz, longer than Python takes for the launches of a
+# phase before its first wait.
 _GATE_CYCLES = 4_000_000
 
 
 class Phase:
     """A forward or a backward. Code that runs while it is paused is not measured.
 
-    On a GPU the time is that between two events. A kernel keeps the stream busy before the first
-    one, so that launches queue up behind it as they do in a step of training: the time that Python
-    takes for them does not count, unless the code waits for the GPU in between.
+    On a GPU the time is measured between two events. A kernel keeps the stream busy before the
+    first event, so that launches queue up behind it as in a step of training: Python's time for
+    launches does not count, unless the code waits for the GPU in between.
     """
 
     def __init__(self, device: torch.device, storages: Optional[LiveStorages],

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test items of trials: what `lossgrid.pytest` runs."""
+"""Test items of trials, which `lossgrid.pytest` runs."""

@@ -10,25 +10,26 @@ Json = Dict[str, Any]
 
 _STATUSES = ("passed", "failed", "skipped", "error", "timeout", "crashed", "out_of_memory",
              "not_run")
-_MILDEST_FIRST = (77, 0, 12, 10, 14, 15)  # exit codes of trials; others are worse
+_MILDEST_FIRST = (77, 0, 12, 10, 14, 15)  # exit codes of trials; other codes are worse
 
 
 class ReportFollower:
-    """Trials of a report that may still be written: its lines first, then the whole of it."""
+    """Trials of a report that may still be in progress: from its lines first, then from the whole
+    report."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lines: Optional[TextIO] = None
-        self._unfinished = ""  # a line of which the end is not written yet
+        self._unfinished = ""  # a line whose end is not written yet
         self._is_whole = False
         self._report: Json = {"trials": [], "shared": {}}
         self._trials: Dict[str, Json] = {}
 
     def read(self) -> None:
-        """Reads what was written since the last call."""
+        """Reads the text written since the last call."""
         if self._is_whole:
             return
-        if os.path.exists(self._path):  # it takes the place of the lines at once
+        if os.path.exists(self._path):  # the report replaces the lines at once
             with open(self._path, encoding="utf-8") as file:
                 self._report = json.load(file)
             self._is_whole = True
@@ -46,11 +47,11 @@ class ReportFollower:
             self._take(json.loads(line))
 
     def trial(self, trial_id: str) -> Optional[Json]:
-        """Returns the trial written out in full, or None while it is not there."""
+        """Returns the expanded trial; None while it is missing."""
         return self._trials.get(trial_id)
 
     def report(self) -> Optional[Json]:
-        """Returns all that there is as a report; None if the run did not begin."""
+        """Returns everything read so far as a report; None if the run did not begin."""
         self.read()
         return self._report if "run" in self._report else None
 
@@ -86,8 +87,8 @@ def expanded(trial: Json, report: Json) -> Json:
 
 
 def joined(reports: Iterable[Json], arguments: List[str]) -> Json:
-    """Returns one report with the trials of ``reports``, which one build has made. A trial that
-    several have is that of the first."""
+    """Returns one report with the trials of ``reports``, which one build has made. A trial in
+    several reports comes from the first report."""
     all_reports = list(reports)
     trials: Dict[str, Json] = {}
     shared: Dict[str, List[Any]] = {}
@@ -114,7 +115,8 @@ def joined(reports: Iterable[Json], arguments: List[str]) -> Json:
 
 
 def _moved(trial: Json, begins: Dict[str, int]) -> Json:
-    """Returns ``trial`` with the places of its shared parts behind those of earlier reports."""
+    """Returns ``trial`` with the places of its shared parts moved after the parts of earlier
+    reports."""
     def place(key: str, value: Any) -> Any:
         return begins[key] + value if key in begins and type(value) is int else value
 

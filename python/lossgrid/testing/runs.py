@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of ``lossgrid run`` that run trials for test items, and give each its result.
+"""Processes of ``lossgrid run`` that run trials for test items and return their results.
 
 The trials of a suite object are divided into as many shares as there are test processes (one
 without xdist). A share is run by one process, which the first test process that needs it starts;
@@ -28,7 +28,7 @@ _started: List[subprocess.Popen[bytes]] = []  # by this test process
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial before it runs."""
+    """Trial before it runs."""
 
     id: str
     case: str
@@ -68,7 +68,7 @@ def shares_of(trials: Sequence[Trial], count: int) -> List[List[Trial]]:
 
 
 class Share:
-    """Trials that one process runs, in a folder of its own."""
+    """Trials that one process runs, with its own folder."""
 
     def __init__(self, folder: str, command: Sequence[str], cwd: str,
                  trials: Sequence[Trial]) -> None:
@@ -79,13 +79,13 @@ class Share:
         return os.path.join(self._folder, name)
 
     def start(self) -> None:
-        """Starts the process, unless some test process has."""
+        """Starts the process, unless a test process has started it."""
         os.makedirs(self._folder, exist_ok=True)
         lock = os.open(self._file("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(self._file("trials")):
-                return  # it has ended
+                return  # the process has ended
             with open(self._file("trials"), "w", encoding="utf-8") as file:
                 file.writelines(f"{trial.id}\n" for trial in self._trials)
             with open(self._file("output"), "wb") as output:
@@ -93,7 +93,7 @@ class Share:
                     [*self._command, "--trials", self._file("trials"), "--report",
                      self._file("report.json"), "--quiet"],
                     cwd=self._cwd, env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                    pass_fds=[lock])  # whoever holds it is alive
+                    pass_fds=[lock])  # its holder is alive
             _started.append(process)
             with open(self._file("pid"), "w", encoding="utf-8") as file:
                 file.write(str(process.pid))
@@ -122,7 +122,7 @@ class Share:
 
 
 class TrialRuns:
-    """The shares of a suite object, of which the own one is started first."""
+    """Shares of a suite object, of which this process starts its own first."""
 
     def __init__(self, folder: str, command: Sequence[str], cwd: str, trials: Sequence[Trial],
                  shares: int, own: int) -> None:
@@ -184,11 +184,11 @@ def _signal(share: str, number: int) -> None:
         with open(os.path.join(share, "pid"), encoding="utf-8") as file:
             os.kill(int(file.read()), number)
     except (OSError, ValueError):
-        pass  # it has just ended, or has not begun
+        pass  # the process has just ended, or has not begun
 
 
 def _environment() -> Dict[str, str]:
-    """Returns an environment in which a file imports the modules that it does in this process."""
+    """Returns an environment in which files import the same modules as in this process."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``lossgrid.suite``: the trials of an implementation as a value, which lossgrid.pytest collects."""
+"""``lossgrid.suite``: trials of an implementation as a value, which lossgrid.pytest collects."""
 from __future__ import annotations
 
 import os
@@ -14,10 +14,10 @@ Texts = Union[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Suite:
-    """Trials of one implementation: those of suites, or of cases, on grids."""
+    """Trials of one implementation: of suites or cases, on grids."""
 
-    name: str  # of the implementation
-    implementation: str  # with its options, as for --impl
+    name: str  # name of the implementation
+    implementation: str  # name and options, as for --impl
     files: Tuple[str, ...]
     suites: Tuple[str, ...]
     cases: Tuple[str, ...]
@@ -48,10 +48,10 @@ def suite(function: Callable[..., Any], *, suite: Texts = (), cases: Texts = (),
         function: a function declared with ``@lossgrid.implementation`` or ``@lossgrid.engine``.
         suite: names of suites, or paths from the folder of the test module.
         cases: cases as for ``--case``, in place of a suite.
-        grids: process grids; those of the suite by default, tp1cp1 of cases.
+        grids: process grids; by default the grids of the suite, or tp1cp1 for cases.
         options: values of options of the function; by default it is run with every value that an
             option offers.
-        load: files that declare the function; by default the one that it is written in.
+        load: files that declare the function; by default the file of the function.
     """
     __tracebackhide__ = True
     declared = _declaration_of(function)
@@ -86,7 +86,7 @@ def _texts(argument: str, value: Any) -> Tuple[str, ...]:
 
 
 def _from(folder: str, path: str) -> str:
-    """Returns ``path`` as one would write it in ``folder``."""
+    """Returns ``path`` relative to ``folder``."""
     relative = os.path.relpath(path, folder)
     return os.path.normpath(path) if relative.startswith(os.pardir) else relative
 

@@ -6,11 +6,11 @@ from typing import Any, Dict, List
 
 from lossgrid.testing.reports import Json
 
-_REASON_WIDTH = 240  # the report has all of it
+_REASON_WIDTH = 240  # the report has the whole reason
 
 
 def describe(trial: Json) -> str:
-    """Returns what is to be known of a trial that did not pass, as ``lossgrid run`` prints it."""
+    """Returns the description of a trial that did not pass, as printed by ``lossgrid run``."""
     lines = [f"{trial['status']}: {trial['id']}"]
     if trial.get("reason"):
         lines.append(f"  reason: {_shortened(trial['reason'])}")

@@ -4,6 +4,7 @@
 // come failures only, and the timings, those without a valid time first. Text of the report stands
 // in code spans, where nothing of it is markup; single words of a known set are escaped.
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "harness/core/text.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
+#include "reports/record/timing_numbers.h"
+#include "reports/text/number_text.h"
 #include "reports/text/table.h"
 #include "reports/text/text_table.h"
 
@@ -137,10 +140,22 @@ std::vector<TimedRow> rows_of(const RunRecord& run) {
   return rows;
 }
 
+std::string number_cell(const TimingNumber& number) {
+  if (!number.value) return "-";
+  const Unit unit = number.column.unit;
+  const std::string text = unit == Unit::percent ? fmt::format("{:.0f} %", 100 * *number.value)
+                                                 : number_text(number.value, unit);
+  return number.note.empty() ? text : text + ' ' + word(number.note);
+}
+
 std::string timings_table(const RunRecord& run) {
-  Table table({"case", "grid", "cache", "implementation", "phase", "median ms", "20..80 %", "n",
-               "speed-up", "of ceiling", "status"},
-              kMostTimings);
+  std::vector<std::string> heads{"case",  "grid",      "cache",    "implementation",
+                                 "phase", "median ms", "20..80 %", "n"};
+  for (const TimingNumber& number : summary_numbers({}))
+    heads.push_back(column_head(number.column));
+  const std::size_t status_column = heads.size();
+  heads.emplace_back("status");
+  Table table(std::move(heads), kMostTimings);
   for (const TimedRow& timed : rows_of(run)) {
     const TimingRecord& timing = *timed.timing;
     std::vector<std::string> cells{code(timing.case_text), word(timing.grid), word(timing.cache)};
@@ -148,19 +163,16 @@ std::string timings_table(const RunRecord& run) {
     const std::string& reason = timed.row == nullptr ? timing.reason : timed.row->reason;
     if (!reason.empty()) status += ": " + code(reason);
     if (timed.row == nullptr) {
-      cells.resize(10, "-");
+      cells.resize(status_column, "-");
     } else {
       const TimingRow& row = *timed.row;
       for (const std::string& cell :
            {code(row.implementation), word(row.phase), format_milliseconds(row.time.median_ns),
             format_milliseconds(row.time.p20_ns) + ".." + format_milliseconds(row.time.p80_ns),
-            std::to_string(row.time.samples_ns.size()),
-            row.speedup ? fmt::format("{:.2f}x", *row.speedup) : "-",
-            row.ceiling_ratio
-                ? fmt::format("{:.0f} % {}", 100 * *row.ceiling_ratio, word(row.ceiling))
-                : "-"}) {
+            std::to_string(row.time.samples_ns.size())}) {
         cells.push_back(cell);
       }
+      for (const TimingNumber& number : summary_numbers(row)) cells.push_back(number_cell(number));
     }
     cells.push_back(status);
     table.add(std::move(cells));

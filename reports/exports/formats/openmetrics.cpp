@@ -5,7 +5,9 @@
 // samples in one block. A number that a trial or timing does not have, or that is not valid, has no
 // sample.
 #include <cmath>
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "harness/core/text.h"
 #include "reports/exports/export_parts.h"
 #include "reports/exports/exporter.h"
+#include "reports/record/timing_numbers.h"
 
 namespace lossgrid {
 namespace {
@@ -38,8 +41,8 @@ std::string number(double value) {
 class Family {
  public:
   /// `unit`: the end of `name`, or empty.
-  Family(std::string name, const char* unit, const char* help)
-      : name_("lossgrid_" + std::move(name)), unit_(unit), help_(help) {}
+  Family(std::string name, std::string unit, std::string help)
+      : name_("lossgrid_" + std::move(name)), unit_(std::move(unit)), help_(std::move(help)) {}
 
   void add(double value, const Labels& labels = {}) {
     std::string text;
@@ -53,14 +56,14 @@ class Family {
   std::string text() const {
     if (samples_.empty()) return "";
     std::string out = fmt::format("# TYPE {} gauge\n", name_);
-    if (*unit_ != '\0') out += fmt::format("# UNIT {} {}\n", name_, unit_);
+    if (!unit_.empty()) out += fmt::format("# UNIT {} {}\n", name_, unit_);
     return out + fmt::format("# HELP {} {}\n", name_, help_) + samples_;
   }
 
  private:
   std::string name_;
-  const char* unit_;
-  const char* help_;
+  std::string unit_;
+  std::string help_;
   std::string samples_;
 };
 
@@ -106,12 +109,39 @@ std::string trials_text(const RunRecord& run) {
   return passed.text() + error.text() + peak.text() + payload.text() + calls.text();
 }
 
+/// Returns the base unit of a number, which ends the name of its family; empty for counts.
+std::string_view base_unit(Unit unit) {
+  switch (unit) {
+    case Unit::count:
+      return "";
+    case Unit::factor:
+    case Unit::percent:
+      return "ratio";
+    case Unit::nanoseconds:
+      return "seconds";
+    case Unit::per_second:
+    case Unit::bytes_per_second:
+    case Unit::flops_per_second:
+      return name(unit);
+  }
+  return "";
+}
+
+Family number_family(const TimingNumber& number) {
+  const std::string unit(base_unit(number.column.unit));
+  std::string stem = number.key;
+  for (const std::string& end : {'_' + unit, std::string("_ns")}) {
+    if (stem.ends_with(end)) stem.resize(stem.size() - end.size());
+  }
+  return {"timing_" + stem + (unit.empty() ? "" : '_' + unit), unit, number.about};
+}
+
 std::string timings_text(const RunRecord& run) {
   Family median("timing_median_seconds", "seconds", "Median over rounds of the slowest rank.");
   Family low("timing_p20_seconds", "seconds", "20th percentile of the same.");
   Family high("timing_p80_seconds", "seconds", "80th percentile of the same.");
-  Family speedup("timing_speedup_ratio", "ratio", "Time of the baseline / time.");
-  Family ceiling("timing_ceiling_ratio", "ratio", "Share of what the machine reaches.");
+  std::vector<Family> numbers;
+  for (const TimingNumber& number : summary_numbers({})) numbers.push_back(number_family(number));
   UniqueNames unique;
   for (const TimingRecord& timing : run.timings) {
     for (const TimingRow& row : timing.rows) {
@@ -128,11 +158,17 @@ std::string timings_text(const RunRecord& run) {
       median.add(seconds(row.time.median_ns), labels);
       low.add(seconds(row.time.p20_ns), labels);
       high.add(seconds(row.time.p80_ns), labels);
-      if (row.speedup) speedup.add(*row.speedup, labels);
-      if (row.ceiling_ratio) ceiling.add(*row.ceiling_ratio, labels);
+      const std::vector<TimingNumber> found = summary_numbers(row);
+      for (std::size_t k = 0; k < found.size(); ++k) {
+        if (!found[k].value) continue;
+        const bool is_time = found[k].column.unit == Unit::nanoseconds;
+        numbers[k].add(*found[k].value / (is_time ? 1e9 : 1), labels);
+      }
     }
   }
-  return median.text() + low.text() + high.text() + speedup.text() + ceiling.text();
+  std::string out = median.text() + low.text() + high.text();
+  for (const Family& family : numbers) out += family.text();
+  return out;
 }
 
 std::string mutants_text(const RunRecord& run) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as the command line has it: where it is there, whole runs through the library that stands
-// for it, and what is refused.
+// NCCL on the command line: whole runs through a stand-in for the library, and refusals.
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -60,11 +59,11 @@ TEST(NcclTransport, TrialsPassThroughTheLibrary) {
     EXPECT_THAT(std::string(trial["reproduce"]), HasSubstr(" --transport nccl"));
     if (trial["status"] != "passed") continue;
     ++passed;
-    // NCCL has an order of adding up of its own, which sums of two do not show.
+    // NCCL adds in its own order, which sums of two numbers do not show.
     EXPECT_EQ(trial["determinism"][0]["claimed"], trial["grid"]["tp"] == 2);
   }
   EXPECT_EQ(passed, 3 * 4 + 4);
-  // Other transports add in rank order: their trials are not those.
+  // Other transports add in rank order, so their trials are not taken over.
   const ProcessResult resumed = run_lossgrid(
       scratch, std::string(kTransportCase) + "--grid tp2cp2 --backend cuda_emulated --resume " +
                    report + " --report " + scratch.file("threads.json"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real processes: their ends, and that none of their descendants is left.
+// Real processes: they end, and no descendant is left.
 #include "harness/core/process/child_process.h"
 
 #include <chrono>

@@ -27,7 +27,7 @@ void take_and_release(void* block) {
   std::free(escaped);
 }
 
-/// Returns how many allocations of kLarge bytes and more `body` makes.
+/// Returns the number of allocations of at least kLarge bytes by `body`.
 template <typename F>
 std::int64_t counted(F&& body) {
   HeapWatch watch(kLarge);
@@ -48,7 +48,7 @@ TEST(HeapWatch, CountsEveryWayToTheHeap) {
   EXPECT_EQ(counted([] { escaped = std::vector<float>(kLarge / 4).data(); }), 1);
 }
 
-#if !LOSSGRID_TSAN  // it does not call back for these
+#if !LOSSGRID_TSAN  // the sanitizer does not call back for these
 TEST(HeapWatch, CountsAlignedMemory) {
   EXPECT_EQ(counted([] { take_and_release(std::aligned_alloc(64, kLarge / 64 * 64 + 64)); }), 1);
   EXPECT_EQ(counted([] { take_and_release(memalign(64, kLarge)); }), 1);

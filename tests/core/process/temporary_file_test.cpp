@@ -84,10 +84,10 @@ TEST_F(TemporaryFileTest, RemovesWhatAKilledProcessLeftAndNothingElse) {
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   ASSERT_EQ(names().size(), 1u) << "the child left none";
-  make("r.json.tmp-notes");  // of a user
+  make("r.json.tmp-notes");  // a user's file
   make("r.json.tmp-1-");
   make("r.json.tmp-12-3x");
-  make("s.json.tmp-1-0");  // of another place
+  make("s.json.tmp-1-0");  // file of another place
   const TemporaryFile alive = TemporaryFile::named(place());
   EXPECT_EQ(names().size(), 5u) << "that of the dead process is still there";
   write_file_atomically(place().string(), std::string("new"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the statuses of CUDA are here; no GPU is asked. In builds with CUDA only.
+// Error codes of CUDA's statuses, without a GPU. In builds with CUDA only.
 #include "harness/device/cuda/cuda_call.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ TEST(CudaCall, StatusesThatNoCallSurvivesLoseTheDevice) {
         cudaErrorMpsClientTerminated, cudaErrorExternalDevice}) {
     EXPECT_EQ(error_code(status), ErrorCode::device_lost) << status;
   }
-#if CUDART_VERSION >= 13000  // by their names where these are known
+#if CUDART_VERSION >= 13000  // by name where the name is known
   EXPECT_TRUE(is_sticky(cudaErrorContained));
   EXPECT_TRUE(is_sticky(cudaErrorTensorMemoryLeak));
 #endif

@@ -32,7 +32,7 @@ TEST(ForEachElement, CallsOnceAlsoWhereThereAreMoreThanThreads) {
   }
 }
 
-/// Expects the pattern in [begin, begin + bytes) of an array and no write beside it.
+/// Expects the pattern in [begin, begin + bytes) of an array and no write elsewhere.
 void expect_filled(std::size_t size, std::size_t begin, std::size_t bytes) {
   constexpr unsigned char kBefore = 0x11;
   std::vector<unsigned char> memory(size, kBefore);
@@ -53,7 +53,7 @@ TEST(FillBytes, HasAnyAlignmentAndSize) {
   }
 }
 
-/// Adds arrays that begin `offset` elements behind an aligned address.
+/// Adds arrays that begin `offset` elements after an aligned address.
 void expect_sums(std::size_t count, std::size_t offset) {
   std::vector<float> values(count + offset + 4);
   std::vector<float> sum(count + offset + 4, 1);

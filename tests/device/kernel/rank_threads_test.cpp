@@ -67,7 +67,7 @@ TEST_F(RankThreads, AProcessUsesTheCoresItMayAndItsShareBesideOthers) {
   EXPECT_EQ(process_threads(), 4);
   share_machine(1, {{0, {0, 1, 2, 3}}, {1, {0, 1, 2, 3}}});
   EXPECT_EQ(process_threads(), 2);
-  share_machine(1, {{0, {0, 1}}, {1, {2, 3, 4}}});  // bound to cores of their own
+  share_machine(1, {{0, {0, 1}}, {1, {2, 3, 4}}});  // each bound to its own cores
   EXPECT_EQ(process_threads(), 3);
   share_machine(2, {{0, {0, 1}}, {1, {0, 1}}, {2, {0, 1}}});
   EXPECT_EQ(process_threads(), 1);

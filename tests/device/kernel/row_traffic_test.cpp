@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of rows that the threads of a rank count, when their kernel has run.
+// Bytes of rows that the threads of a rank count, after their kernel has run.
 #include "harness/device/kernel/row_traffic.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace lossgrid {
 namespace {
 
-/// A kernel that reads one byte of every block and writes as many as the index of the block.
+/// Kernel in which every block reads one byte and writes as many bytes as its index.
 struct CountingKernel {
   template <typename Block>
   void operator()(Block& block) const {

@@ -29,7 +29,7 @@ TEST(Buffer, FreshMemoryReadsAsNaNInEveryFloatingType) {
   EXPECT_EQ(buffer.as<bf16>().size(), 32u);
 }
 
-// Unwritten differs from computed: the payload is not that of the NaN that arithmetic makes.
+// Unwritten differs from computed: arithmetic makes a NaN with another payload.
 TEST(Buffer, PoisonIsNoComputedNaN) {
   const auto device = make_cpu_device();
   Buffer buffer = device->allocate(8, "fresh");
@@ -69,7 +69,7 @@ TEST(Buffer, WritingAllOfItIsNoBreach) {
   EXPECT_THAT(device->take_broken_guards(), IsEmpty());
 }
 
-// The nearest byte on either side and one further out.
+// Tests the nearest byte on either side and the byte after it.
 TEST(Buffer, SeesAWriteOnEitherSide) {
   const auto device = make_cpu_device();
   for (const std::ptrdiff_t offset : {-1, -64, 10, 10 + 63}) {

@@ -66,7 +66,7 @@ TEST(Heap, ThreadsOfARankCountAsTheRank) {
 }
 
 TEST(Heap, TheTeamOfARankIsNotCounted) {
-  // Asks for the cores of this process: without it the thread below would, outside of the scope.
+  // Reads the cores of this process, which the thread below would else do outside of the scope.
   set_rank_threads(2);
   HeapWatch watch(1);
   std::thread([&] {  // a new thread has no team yet

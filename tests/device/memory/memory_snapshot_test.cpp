@@ -14,7 +14,7 @@ using testing::IsEmpty;
 
 const SnapshotSubject kSubject{3, 0, "lens=5 \"vocab\"=24|tp2cp2|fused|cpu", "fused"};
 
-/// Buffers at addresses of their own choice, a microsecond apart.
+/// Rank with buffers at chosen addresses, a microsecond apart.
 class Rank {
  public:
   explicit Rank(std::size_t max_entries = 1000) : history_(max_entries) {}
@@ -41,7 +41,7 @@ TEST(MemorySnapshot, IsEmptyWithoutAllocations) {
   EXPECT_EQ(loaded.events, 0u);
 }
 
-// Addresses come again, with other sizes; what is alive at the end is in the segments.
+// Addresses are reused with other sizes; buffers alive at the end are in the segments.
 TEST(MemorySnapshot, GoesBackToTheBegin) {
   Rank rank;
   rank.history().start();
@@ -74,7 +74,7 @@ TEST(MemorySnapshot, HoldsAllocationsFromBeforeItsStep) {
   EXPECT_THAT(at_end.complaints, IsEmpty());
   EXPECT_EQ(at_end.initial_bytes, 300);
   EXPECT_EQ(at_end.final_bytes, 250);
-  // Between steps nothing is recorded; the next one knows what is alive.
+  // Between steps nothing is recorded; the next step has the live buffers.
   rank.release(0x3000);
   rank.history().start();
   rank.release(0x2000);
@@ -100,7 +100,7 @@ TEST(MemorySnapshot, EndsAtTheSameStateWithDroppedEntries) {
     const std::vector<MemoryEvent> kept = rank.history().events();
     EXPECT_EQ(kept.size(), std::min(entries, all));
     EXPECT_EQ(rank.history().dropped(), all - kept.size());
-    EXPECT_EQ(kept.back().bytes, 16 * kBuffers);  // the release of the last one
+    EXPECT_EQ(kept.back().bytes, 16 * kBuffers);  // the release of the last buffer
     const LoadedSnapshot loaded = rank.load();
     EXPECT_THAT(loaded.complaints, IsEmpty()) << entries;
     EXPECT_EQ(loaded.final_bytes, 8 * (kBuffers / 2));

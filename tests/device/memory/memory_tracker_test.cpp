@@ -22,7 +22,8 @@ TEST(MemoryTracker, CountsLiveBytesByTag) {
   EXPECT_THAT(tracker.live_by_tag(), ElementsAre(Pair("logits", 50)));
 }
 
-// The peak is what was live together, not the sum of what was asked for, with the tags of then.
+// The peak is the largest number of bytes live together, not the sum of requests, with the tags at
+// the peak.
 TEST(MemoryTracker, KeepsThePeakOfAPhaseAndItsTags) {
   MemoryTracker tracker;
   tracker.allocated("input", 1000);
@@ -41,7 +42,7 @@ TEST(MemoryTracker, KeepsThePeakOfAPhaseAndItsTags) {
   EXPECT_EQ(phase.end_bytes, 1200);
 }
 
-// The peak of the whole life counts what is allocated between phases too.
+// The peak of the whole life includes allocations between phases.
 TEST(MemoryTracker, KeepsThePeakOfItsLife) {
   MemoryTracker tracker;
   EXPECT_EQ(tracker.peak_bytes(), 0);
@@ -54,7 +55,8 @@ TEST(MemoryTracker, KeepsThePeakOfItsLife) {
   EXPECT_EQ(tracker.peak_bytes(), 150);
 }
 
-// A phase begins at what is live, not at the peak of the one before; it ends the one before.
+// A phase begins at the live bytes, not at the peak of the previous phase, and ends the previous
+// phase.
 TEST(MemoryTracker, PhasesAreApart) {
   MemoryTracker tracker;
   tracker.begin_phase("forward");

@@ -90,16 +90,16 @@ TEST(CollectiveTime, RatesOfMessagesThatAreAddedUpAreTheirOwn) {
 
 TEST(DeviceShare, RanksShareCoresAndMemory) {
   Machine machine = simple_machine();
-  EXPECT_EQ(share_of(machine, 64).compute, 1);
+  EXPECT_EQ(device_share(machine, 64).compute, 1);
   machine.ranks_per_node = 0;
   machine.cores = 8;
-  EXPECT_DOUBLE_EQ(share_of(machine, 2).compute, 0.5);
-  EXPECT_DOUBLE_EQ(share_of(machine, 2).turns, 1);
+  EXPECT_DOUBLE_EQ(device_share(machine, 2).compute, 0.5);
+  EXPECT_DOUBLE_EQ(device_share(machine, 2).turns, 1);
   // Two threads each: two cores stay idle.
-  EXPECT_DOUBLE_EQ(share_of(machine, 3).compute, 0.25);
-  EXPECT_DOUBLE_EQ(share_of(machine, 32).compute, 1.0 / 32);
-  EXPECT_DOUBLE_EQ(share_of(machine, 32).memory, 1.0 / 32);
-  EXPECT_DOUBLE_EQ(share_of(machine, 32).turns, 4);
+  EXPECT_DOUBLE_EQ(device_share(machine, 3).compute, 0.25);
+  EXPECT_DOUBLE_EQ(device_share(machine, 32).compute, 1.0 / 32);
+  EXPECT_DOUBLE_EQ(device_share(machine, 32).memory, 1.0 / 32);
+  EXPECT_DOUBLE_EQ(device_share(machine, 32).turns, 4);
 }
 
 TEST(CollectiveTime, RanksOfAProcessorMeetAndShareItsMemory) {

@@ -135,10 +135,10 @@ TEST(TimeModel, TheCpRankWithMostRowsCounts) {
 }
 
 TEST(TimeModel, RowsOfAllLayoutsAreCountedWithoutVisitingThem) {
-  for (const CpLayout layout : {CpLayout::zigzag, CpLayout::contiguous, CpLayout::ulysses,
-                                CpLayout::zigzag_row, CpLayout::contiguous_sequence}) {
+  for (const CpLayoutRules& rules : kCpLayouts) {
+    if (rules.layout == CpLayout::dynamic) continue;  // a pack has another one
     for (const int cp : {1, 2, 4}) {
-      const Grid grid{.cp = cp, .cp_layout = layout};
+      const Grid grid{.cp = cp, .cp_layout = rules.layout};
       const Problem problem = make_problem(parse_case("lens=5+8+1+30+17 vocab=24 mask=all"));
       const PackedBatch batch = pack(problem, grid);
       const std::vector<std::int32_t> targets = shift_targets(batch).targets;
@@ -146,7 +146,7 @@ TEST(TimeModel, RowsOfAllLayoutsAreCountedWithoutVisitingThem) {
       for (int rank = 0; rank < cp; ++rank) {
         std::int64_t rows = 0;
         for (const std::int64_t row : cp_rows(batch, cp, rank)) rows += targets[row] >= 0 ? 1 : 0;
-        EXPECT_EQ(counted[static_cast<std::size_t>(rank)], rows) << name(layout) << " " << cp;
+        EXPECT_EQ(counted[static_cast<std::size_t>(rank)], rows) << rules.name << " " << cp;
       }
     }
   }

@@ -169,13 +169,14 @@ TEST(CpRows, WorkedExampleInEveryLayout) {
 
 TEST(CpRows, EveryLayoutHoldsEveryRowOnce) {
   std::mt19937 random(5);
-  for (const CpLayout layout : {CpLayout::contiguous, CpLayout::ulysses, CpLayout::zigzag_row,
-                                CpLayout::contiguous_sequence}) {
+  for (const CpLayoutRules& rules : kCpLayouts) {
+    if (rules.layout == CpLayout::dynamic) continue;  // a pack has another one
+    SCOPED_TRACE(rules.name);
     for (const int cp : {1, 2, 3, 8}) {
       for (const int tp : {1, 3}) {
         std::vector<std::int64_t> lengths(1 + random() % 6);
         for (auto& length : lengths) length = random() % 4 == 0 ? 0 : random() % 70;
-        Grid grid = with_layout(cp, layout);
+        Grid grid = with_layout(cp, rules.layout);
         grid.tp = tp;
         grid.sp = true;
         const PackedLayout padded = make_layout(lengths, 1 + random() % 5, 1 + random() % 40, grid);

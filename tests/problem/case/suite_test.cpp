@@ -28,6 +28,7 @@ class SuiteFile : public testing::Test {
   ~SuiteFile() override { fs::remove_all(folder_); }
 
   std::string write(const std::string& text, const std::string& name = "s.json") {
+    fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
     return (folder_ / name).string();
   }
@@ -98,6 +99,32 @@ TEST_F(SuiteFile, ErrorsNameTheFileTheEntryAndTheRule) {
   expect("cases", "[{\"vocab\": 8, \"vocab\": 9}]", {"\"vocab\"", "twice"});
   expect("cases", "[{\"scale\": 1e999}]", {"malformed JSON"});
   expect("cases", std::string(20, '['), {"16 levels"});
+}
+
+TEST_F(SuiteFile, TakesCasesAndSkipsOfThePartsThatJoinIt) {
+  const std::string part =
+      "{\"suite\": 1, \"joins\": \"s\", \"cases\": [{\"name\": \"c\"}], \"skips\": "
+      "[{\"implementation\": \"fused\", \"case\": \"vocab=9\", \"reason\": \"no\"}]}";
+  write(part, "parts/b/cases.json");
+  write("{\"suite\": 1, \"joins\": \"other\", \"cases\": [{}]}", "parts/other/cases.json");
+  write("{\"suite\": 1, \"joins\": \"s\", \"cases\": [{\"name\": \"b\"}]}", "parts/a/cases.json");
+  write("no part", "parts/a/notes.json");
+  const std::string path = suite("parts", "\"parts\"");
+  expect_bad_input([&] { read_suite(path); }, {"parts/other/cases.json", "joins = other"});
+  write("{}", "other.json");
+  const Suite read = read_suite(path);
+  ASSERT_EQ(read.cases.size(), 5u);  // behind those of its own, in the order of paths
+  EXPECT_EQ(read.cases[3].name, "b");
+  EXPECT_EQ(read.cases[4].name, "c");
+  ASSERT_TRUE(read.skips);
+  EXPECT_EQ(read.skips->size(), 1u);
+
+  write("{\"suite\": 1, \"joins\": \"s\", \"cases\": [{\"name\": \"c\"}]}", "parts/a/cases.json");
+  expect_bad_input([&] { read_suite(path); }, {"parts/b/cases.json", "'c'", "another case"});
+  write("{\"suite\": 1, \"joins\": \"s\", \"grids\": []}", "parts/a/cases.json");
+  expect_bad_input([&] { read_suite(path); }, {"parts/a/cases.json", "'grids'"});
+  const std::string without = suite("parts", "\"none\"");
+  expect_bad_input([&] { read_suite(without); }, {"parts = ", "none is not a folder"});
 }
 
 TEST_F(SuiteFile, MayAskForTiming) {

@@ -85,7 +85,8 @@ OneDistilledRow plain_row() {
 
 TEST(DivergenceChecks, AreSharpForADivergence) {
   const OneDistilledRow row = plain_row();
-  const double bound = divergence_bound(row.truth.rows[0], OneRow::kSerialAdds);
+  const double bound =
+      term_bound(row.truth.rows[0], RowTerm::divergence, OneRow::kSerialAdds, DType::f32);
   EXPECT_GT(bound, 50 * kRoundoff32);
   EXPECT_LT(bound, 200 * kRoundoff32);
   expect_sharp("divergence", [&](double share) {

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "check_named.h"
 #include "harness/loss/registry.h"
 #include "harness/verify/checks/output_checks.h"
 #include "one_row.h"
@@ -33,10 +34,9 @@ bool prediction_passes(const OneRow& row, RowTerm term, double value) {
   got.terms[term] = column;
   const std::vector<Check> checks =
       check_tokens(row.problem, row.truth, row.places, got, {}, OneRow::kSerialAdds, 0);
-  EXPECT_EQ(checks.size(), 2u);
-  EXPECT_EQ(checks[1].name(), name(term));
-  EXPECT_EQ(checks[1].compared(), 1);
-  return checks[1].passed();
+  const Check check = check_named(checks, std::string(name(term)));
+  EXPECT_EQ(check.compared(), 1);
+  return check.passed();
 }
 
 TEST(PredictionChecks, AreSharp) {

@@ -8,6 +8,7 @@
 // times.
 #include <cmath>
 
+#include "check_named.h"
 #include "harness/verify/checks/output_checks.h"
 #include "harness/verify/truth/bounds.h"
 #include "one_row.h"
@@ -43,13 +44,10 @@ bool token_passes(const OneRow& row, const std::string& tensor, double value) {
     if (tensor == names[k]) columns[k][0] = static_cast<float>(value);
   }
   const TokenOutputs got = statistics_outputs(columns);
-  bool passed = false;
-  for (const Check& check :
-       check_tokens(row.problem, row.truth, row.places, got, {}, OneRow::kSerialAdds, 0)) {
-    EXPECT_EQ(check.compared(), 1) << check.name();
-    if (check.name() == tensor) passed = check.passed();
-  }
-  return passed;
+  const Check check = check_named(
+      check_tokens(row.problem, row.truth, row.places, got, {}, OneRow::kSerialAdds, 0), tensor);
+  EXPECT_EQ(check.compared(), 1) << tensor;
+  return check.passed();
 }
 
 TEST(SharpBounds, FitLogprobsAndEntropies) {
@@ -200,8 +198,8 @@ TEST(SharpBounds, FitLossAndMetrics) {
     const ObjectiveResult result{
         got, {{"m", {reduction, got * truth.metrics["m"].count, truth.metrics["m"].count}}}};
     const std::vector<Check> checks = check_result(truth, result, {}, 0, {.loss = loss_rounding});
-    EXPECT_EQ(checks.size(), 2u);
-    return std::pair(checks[0].passed(), checks[1].passed());
+    return std::pair(check_named(checks, "loss").passed(),
+                     check_named(checks, "metric.m").passed());
   };
   const double bound = 1e-6 + 2 * kRoundoff32;
   expect_sharp("loss",

@@ -56,14 +56,14 @@ TEST(RowTerms, ErrorsOfLogitsAreDerivatives) {
   }
   const double change = row_truth(all_up, 1).logsumexp() - row.logsumexp();
   EXPECT_NEAR(change, row.mean_error, 1e-4 * change);
-  EXPECT_DOUBLE_EQ(row.mean_logprob_error,
+  EXPECT_DOUBLE_EQ(row.term_error[RowTerm::mean_logprob],
                    (1e-6 + 3e-6 + 2e-6 + 1e-7 + 5e-6) / 6 + 5.0 / 6 * row.mean_error);
   const double mean = row_truth(toward_mean, 1).mean_logprob() - row.mean_logprob();
-  EXPECT_LE(mean, row.mean_logprob_error);
-  EXPECT_GT(mean, 0.3 * row.mean_logprob_error);
+  EXPECT_LE(mean, row.term_error[RowTerm::mean_logprob]);
+  EXPECT_GT(mean, 0.3 * row.term_error[RowTerm::mean_logprob]);
   EXPECT_NEAR(logsumexp_bound(row, 12) - logsumexp_bound(exact, 12), row.mean_error, 1e-18);
-  EXPECT_NEAR(mean_logprob_bound(row, 12) - mean_logprob_bound(exact, 12), row.mean_logprob_error,
-              1e-18);
+  EXPECT_NEAR(mean_logprob_bound(row, 12) - mean_logprob_bound(exact, 12),
+              row.term_error[RowTerm::mean_logprob], 1e-18);
 }
 
 TEST(RowTerms, AreFiniteForFiniteLogits) {
@@ -125,6 +125,31 @@ TEST(RowTerms, ReachTheObjectiveWithinTheirBounds) {
     EXPECT_EQ(seen.terms[RowTerm::mean_logprob].value, row.mean_logprob());
     EXPECT_DOUBLE_EQ(seen.terms[RowTerm::mean_logprob].low,
                      row.mean_logprob() - mean_logprob_bound(row, 12));
+  }
+}
+
+TEST(RowTerms, SlopesOfAllAreTheDerivatives) {
+  const std::vector<double> logits{0.5, -1.25, 2, -kTermInf, 0.75, -3};
+  const RowTruth row = row_truth(logits, 0);
+  for (const RowTerm term : kAllGradientTerms) {
+    if (term == RowTerm::divergence) continue;
+    RowGradientTruth by_term;
+    by_term.terms[term] = 1.0;
+    const LogitGradient gradient(row, by_term);
+    double sum = 0;
+    for (std::size_t v = 0; v < logits.size(); ++v) {
+      constexpr double kStep = 1e-5;
+      std::vector<double> up = logits;
+      std::vector<double> down = logits;
+      up[v] += kStep;
+      down[v] -= kStep;
+      const double change = (row_truth(up, 0).term(term) - row_truth(down, 0).term(term)) / 2;
+      const double p = std::exp(logits[v] - row.max) / row.sum;
+      const double slope = gradient.at(logits[v], p, v == 0);
+      EXPECT_NEAR(slope, change / kStep, 1e-9) << name(term) << ", id " << v;
+      sum += slope;
+    }
+    EXPECT_NEAR(gradient.row_sum(), sum, 1e-14) << name(term);
   }
 }
 

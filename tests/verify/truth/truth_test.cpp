@@ -87,8 +87,8 @@ TEST(RowTruth, ErrorsOfLogitsAreDerivatives) {
     all_up[v] += v == 1 ? 0 : errors[v];
     toward_entropy[v] -= std::copysign(errors[v], std::log(p[v]) + row.entropy());
   }
-  EXPECT_NEAR(row_truth(toward_entropy, 1).entropy() - row.entropy(), row.entropy_error,
-              1e-4 * row.entropy_error);
+  EXPECT_NEAR(row_truth(toward_entropy, 1).entropy() - row.entropy(),
+              row.term_error[RowTerm::entropy], 1e-4 * row.term_error[RowTerm::entropy]);
   EXPECT_NEAR(row.logprob - row_truth(all_up, 1).logprob, row.mean_error - p[1] * errors[1],
               1e-4 * row.mean_error);
   const double change = row_truth(toward_target, 1).logprob - row.logprob;
@@ -96,8 +96,8 @@ TEST(RowTruth, ErrorsOfLogitsAreDerivatives) {
   EXPECT_GT(change, 0.9 * (row.target_error + row.mean_error));
   EXPECT_NEAR(logprob_bound(row, 12) - logprob_bound(row_truth(logits, 1), 12),
               row.target_error + row.mean_error, 1e-18);
-  EXPECT_NEAR(entropy_bound(row, 12) - entropy_bound(row_truth(logits, 1), 12), row.entropy_error,
-              1e-18);
+  EXPECT_NEAR(entropy_bound(row, 12) - entropy_bound(row_truth(logits, 1), 12),
+              row.term_error[RowTerm::entropy], 1e-18);
 }
 
 TEST(Truth, DoesNotDependOnThreads) {

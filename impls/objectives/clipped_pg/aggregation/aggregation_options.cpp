@@ -2,7 +2,9 @@
 #include "impls/objectives/clipped_pg/aggregation/aggregation_options.h"
 
 #include <cmath>
+#include <cstdint>
 
+#include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
 #include "impls/objectives/objective_options.h"
@@ -55,6 +57,13 @@ void require_aggregation_fits(const ClippedPgOptions& o) {
       {o.count_masked_sequences && !over_sequences,
        "count_masked_sequences = true needs a loss_agg_mode with a mean over sequences"},
   });
+}
+
+void add_aggregation_needs(const ClippedPgOptions& o, ObjectiveNeeds& needs) {
+  needs.sequence_counts |=
+      o.loss_agg_mode && !o.aggregation().over_tokens() && !o.aggregation().over_groups();
+  needs.packs_are_groups = o.aggregation().over_packs();
+  if (o.prompt_group_size) needs.group_size = static_cast<std::int64_t>(*o.prompt_group_size);
 }
 
 }  // namespace lossgrid

@@ -10,6 +10,7 @@
 namespace lossgrid {
 
 struct ClippedPgOptions;
+struct ObjectiveNeeds;
 class OptionReader;
 
 struct AggregationOptions {
@@ -35,5 +36,8 @@ struct AggregationOptions {
 
 /// Throws bad_input for a combination that is not allowed.
 void require_aggregation_fits(const ClippedPgOptions& options);
+
+/// Adds the needs of the aggregation: counts of sequences and groups.
+void add_aggregation_needs(const ClippedPgOptions& options, ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

@@ -4,8 +4,8 @@
 
 #include <optional>
 
+#include "impls/objectives/clipped_pg/clipped_pg_truth_numbers.h"
 #include "impls/objectives/clipped_pg/clipped_pg_truth_part.h"
-#include "impls/objectives/clipped_pg/policy/policy_losses_truth.h"
 
 namespace lossgrid {
 

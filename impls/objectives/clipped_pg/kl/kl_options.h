@@ -8,7 +8,9 @@
 namespace lossgrid {
 
 struct ClippedPgOptions;
+struct ObjectiveNeeds;
 class OptionReader;
+struct PolicyEdges;
 
 /// Estimators of KL(x || ref) from r = ref - x (J. Schulman, "Approximating KL Divergence", 2020).
 enum class KlType {
@@ -44,5 +46,11 @@ struct KlOptions {
 
 /// Throws bad_input for a combination that is not allowed.
 void require_kl_fits(const ClippedPgOptions& options);
+
+/// Adds the needs of the KL: the reference policy.
+void add_kl_needs(const ClippedPgOptions& options, ObjectiveNeeds& needs);
+
+/// Adds the distances at which the KL meets its clamps.
+void add_kl_edges(const ClippedPgOptions& options, PolicyEdges& edges);
 
 }  // namespace lossgrid

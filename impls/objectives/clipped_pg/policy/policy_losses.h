@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pieces of the policy losses of `clipped_pg` beside PPO's, with derivatives by hand, on any
-// real type, for the processor and for GPUs; ClippedPgFormulas derives from them. With x the
-// log-probability of a token, p the previous one, d = x - p and A the advantage, the loss of a
-// token is
+// The policy losses of `clipped_pg` for one token, with derivatives by hand, on any real type, for
+// the processor and for GPUs: their pieces (PolicyLossFormulas), from which ClippedPgFormulas
+// derives, and policy_term, the one place that chooses among them. With x the log-probability of a
+// token, p the previous one, d = x - p and A the advantage, the loss of a token is
 //
+//   ppo       max(-A e^d, -A clip(e^d)), at most -A c for A < 0 with a dual clip  (Schulman et al.,
+//             2017; Ye et al., 2020)
+//   clip_cov  the same, and some tokens have no policy term (clipped_pg_selection.h)
 //   sapo      -A (4 / tau) sigmoid(tau (e^d - 1))  (Gao et al., 2025)
 //   geo_mean  -(mean of A) e^(mean of d'), both over a sequence; d' is min(d, h) for A > 0,
 //             max(d, -l) for A < 0 and 0 for A = 0  (GMPO, arXiv:2507.20673)
@@ -18,25 +21,35 @@
 //   vespo     -A phi x, where phi = e^(lambda + k s - lambda e^s) has no gradient, s is the sum of
 //             d over a sequence, and k and lambda depend on the sign of A
 //
-// after verl 0.9.1, SkyRL 0.3.0 for dppo_binary and TRL 1.16 for vespo.
+// after NeMo-RL, verl 0.9.1, SkyRL 0.3.0 for dppo_binary and TRL 1.16 for vespo. The larger of two
+// equal numbers takes half of its gradient from each, as in automatic differentiation.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
 #include "harness/device/kernel/portable.h"
+#include "impls/objectives/clipped_pg/clipped_pg_columns.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/clipped_pg_token.h"
+#include "impls/objectives/clipped_pg/ratio/ratio_formulas.h"
+#include "impls/objectives/clipped_pg/slope.h"
 
 namespace lossgrid {
 
-/// A number and its derivative.
-template <typename Real>
-struct Slope {
-  Real value = 0;
-  Real slope = 0;
-};
-
 struct PolicyLossFormulas {
+  /// d max(a, b) / d a. Of min(a, b) it is larger_share(b, a).
+  template <typename Real>
+  LOSSGRID_KERNEL static Real larger_share(Real a, Real b) {
+    return a > b ? Real(1) : a < b ? Real(0) : Real(0.5);
+  }
+
+  /// True if the dual clip bounds the loss of a token with this advantage.
+  template <typename Real>
+  LOSSGRID_KERNEL static bool dual_clip_applies(Real advantage) {
+    return advantage < 0;
+  }
+
   /// Temperature of sapo for a token with this advantage.
   template <typename Real>
   LOSSGRID_KERNEL static Real sapo_temperature(Real advantage, const ClippedPgOptions& options) {
@@ -138,6 +151,124 @@ struct PolicyLossFormulas {
     const Real s = std::clamp(sum, std::log(static_cast<Real>(1e-8)), Real(20));
     return std::exp(lambda + k * s - lambda * std::exp(s));
   }
+
+  /// d loss / d entropy of a token that has the whole share: the loss has - coefficient H.
+  template <typename Real>
+  LOSSGRID_KERNEL static Real entropy_slope(Real coefficient) {
+    return -coefficient;
+  }
 };
+
+/// l = -A gate(rho); slope by rho.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> gated(Real advantage, Real rho, const ClippedPgOptions& options) {
+  const Slope<Real> gate = Formulas::sapo_gate(Formulas::sapo_temperature(advantage, options), rho);
+  return {-advantage * gate.value, -advantage * gate.slope};
+}
+
+/// l = max(-A rho, -A rho_c), for a dual clip with A < 0 at most -A c; slope by rho. `clipped` is
+/// rho_c with its slope. -A rho without clip bounds.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> surrogate(Real advantage, Real rho, Slope<Real> clipped,
+                                      const ClippedPgOptions& options) {
+  const Real free = -advantage * rho;
+  if (!Formulas::has_clip_bounds(options)) return {free, -advantage};
+  const Real bound = -advantage * clipped.value;
+  Slope<Real> loss{std::max(free, bound),
+                   -advantage * (Formulas::larger_share(free, bound) +
+                                 Formulas::larger_share(bound, free) * clipped.slope)};
+  if (options.ratio_clip_c && Formulas::dual_clip_applies(advantage)) {
+    const Real largest = -advantage * static_cast<Real>(*options.ratio_clip_c);
+    loss.slope *= Formulas::larger_share(largest, loss.value);
+    loss.value = std::min(loss.value, largest);
+  }
+  return loss;
+}
+
+/// Returns the log-probability that the ratio of a token is taken to.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Real ratio_anchor(const ClippedPgOptions& options, const PolicyToken<Real>& token) {
+  return options.is_binary_dppo() ? Formulas::binary_dppo_anchor(token.p, token.q) : token.p;
+}
+
+/// Returns `factor` times the policy loss of a token; slope by x.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL Slope<Real> policy_term(const ClippedPgOptions& options,
+                                        const ClippedPgColumns& columns,
+                                        const PolicyToken<Real>& token,
+                                        const TokenRatio<Real>& ratio,
+                                        const SequenceCoefficients<Real>& sequence, Real factor) {
+  const Real advantage = token.advantage;
+  const Real rho = ratio.free.value;
+  // -A w x with a weight w that has no gradient.
+  const auto weighted = [&](Real weight) {
+    const Real slope = -advantage * weight * factor;
+    return Slope<Real>{slope * token.x, slope};
+  };
+  const auto by_ratio = [&](const Slope<Real>& loss) {
+    return Slope<Real>{factor * loss.value, factor * loss.slope * ratio.free.slope};
+  };
+  const auto has_diverged = [&](Real from) {
+    return Formulas::has_diverged(advantage, token.x, from, options);
+  };
+  if (options.use_cispo) return weighted(ratio.clipped.value);
+  switch (options.policy_loss) {
+    case PolicyLoss::ppo:
+    case PolicyLoss::clip_cov:
+      return by_ratio(surrogate<Formulas>(advantage, rho, ratio.clipped, options));
+    case PolicyLoss::sapo:
+      return by_ratio(gated<Formulas>(advantage, rho, options));
+    case PolicyLoss::geo_mean: {
+      const Real mean =
+          Formulas::geo_mean_advantage(advantage, sequence.at(columns.mean_advantage));
+      return {factor * -mean * rho, factor * -mean * ratio.free.slope};
+    }
+    case PolicyLoss::dro: {
+      const Slope<Real> loss = Formulas::dro(advantage, token.x, token.p, options);
+      return {factor * loss.value, factor * loss.slope};
+    }
+    case PolicyLoss::dppo_tv:
+    case PolicyLoss::dppo_kl:
+      return weighted(has_diverged(token.p) ? Real(0) : Formulas::dppo_weight(rho, options));
+    case PolicyLoss::vespo:
+      return weighted(sequence.at(advantage >= 0 ? columns.gate : columns.negative_gate));
+    case PolicyLoss::kl_cov: {
+      Slope<Real> term = by_ratio(surrogate<Formulas>(advantage, rho, ratio.clipped, options));
+      if (!token.is_selected) return term;
+      const Slope<Real> penalty = Formulas::kl_cov_penalty(token.x, token.p, options);
+      term.value += factor * penalty.value;
+      term.slope += factor * penalty.slope;
+      return term;
+    }
+    case PolicyLoss::dppo_binary_tv:
+    case PolicyLoss::dppo_binary_kl: {
+      const Real weight = has_diverged(token.anchor) ? Real(0) : -advantage * factor;
+      return {weight * rho, weight * ratio.free.slope};
+    }
+  }
+  return {};
+}
+
+/// Sets the numbers of a sequence that policy losses of its tokens depend on, by its sums.
+/// `per_token`: 1 / its valid tokens. On the host.
+template <class Formulas, typename Real>
+void set_policy_coefficients(const ClippedPgOptions& options, const ClippedPgColumns& columns,
+                             const SequenceRow<Real>& row, Real per_token) {
+  const Real log = row.sum(columns.log_ratio);
+  if (options.is_geo_mean()) {
+    const Real advantages =
+        row.sum(columns.positive_advantages) + row.sum(columns.negative_advantages);
+    row.set(columns.ratio, Formulas::ratio(log * per_token));
+    row.set(columns.mean_advantage, advantages * per_token);
+  }
+  if (options.is_vespo()) {
+    const auto gate = [&](double k, double lambda) {
+      return Formulas::vespo_gate(log, log * per_token, static_cast<Real>(k),
+                                  static_cast<Real>(lambda));
+    };
+    row.set(columns.gate, gate(options.vespo_k_pos, options.vespo_lambda_pos));
+    row.set(columns.negative_gate, gate(options.vespo_k_neg, options.vespo_lambda_neg));
+  }
+}
 
 }  // namespace lossgrid

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/clipped_pg/policy/policy_options.h"
 
+#include <cmath>
+
+#include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
 #include "impls/objectives/objective_options.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 
@@ -69,6 +73,23 @@ void require_policy_loss_fits(const ClippedPgOptions& o) {
       {o.is_vespo() && o.use_importance_sampling_correction,
        "policy_loss = \"vespo\" excludes use_importance_sampling_correction = true"},
   });
+}
+
+void add_policy_needs(const ClippedPgOptions& o, ObjectiveNeeds& needs) {
+  needs.rewards = o.positive_example_nll_weight > 0;
+  if (o.entropy_coefficient != 0) needs.terms.add(RowTerm::entropy);
+}
+
+void add_policy_edges(const ClippedPgOptions& o, PolicyEdges& edges) {
+  if (o.clips()) {
+    if (o.lowest_ratio() > 0) edges.log_ratios.add(std::log(o.lowest_ratio()));
+    if (o.highest_ratio() > 0) edges.log_ratios.add(std::log(o.highest_ratio()));
+    if (o.ratio_clip_c) edges.log_ratios.add(std::log(*o.ratio_clip_c));
+  }
+  if (o.is_geo_mean()) {
+    edges.log_ratios.add(-o.ratio_clip_min);
+    edges.log_ratios.add(o.ratio_clip_max);
+  }
 }
 
 }  // namespace lossgrid

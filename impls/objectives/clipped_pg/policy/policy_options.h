@@ -8,7 +8,9 @@
 namespace lossgrid {
 
 struct ClippedPgOptions;
+struct ObjectiveNeeds;
 class OptionReader;
+struct PolicyEdges;
 
 /// Loss of a token by its advantage and ratio (policy_losses.h).
 enum class PolicyLoss {
@@ -54,5 +56,11 @@ struct PolicyLossOptions {
 
 /// Throws bad_input for a combination that is not allowed.
 void require_policy_loss_fits(const ClippedPgOptions& options);
+
+/// Adds the needs of the policy loss: rewards and entropies.
+void add_policy_needs(const ClippedPgOptions& options, ObjectiveNeeds& needs);
+
+/// Adds the distances at which the policy loss switches.
+void add_policy_edges(const ClippedPgOptions& options, PolicyEdges& edges);
 
 }  // namespace lossgrid

@@ -2,11 +2,13 @@
 // Internal to the truth of `clipped_pg`: ratios of tokens or sequences, and their clip bounds.
 #pragma once
 
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "impls/objectives/clipped_pg/aggregation/clipped_pg_truth_aggregation.h"
 #include "impls/objectives/clipped_pg/clipped_pg_truth_part.h"
-#include "impls/objectives/clipped_pg/policy/policy_losses_truth.h"
+#include "impls/objectives/clipped_pg/policy/geo_mean_truth.h"
 
 namespace lossgrid {
 
@@ -52,6 +54,14 @@ class TrueRatios : public TruthPart {
       for (Var& rho : of_sequence) rho = limited(rho, lowest_ratio(), highest_ratio());
     }
     return clipped;
+  }
+
+  /// Counts the bounds of logarithms that a ratio reaches.
+  void count_log_bounds(double rho) {
+    const auto& low = options_.log_ratio_min;
+    const auto& high = options_.log_ratio_max;
+    if (low) truth_.branches["log_ratio_at_least"] += std::log(rho) <= *low + 1e-9 ? 1 : 0;
+    if (high) truth_.branches["log_ratio_at_most"] += std::log(rho) >= *high - 1e-9 ? 1 : 0;
   }
 
   // The clip bounds.

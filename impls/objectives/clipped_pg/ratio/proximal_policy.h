@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pieces by which `clipped_pg` approximates log-probabilities of the proximal policy, the one
-// before the current, on any real type, for the processor and for GPUs; ClippedPgFormulas derives
-// from them. A token was sampled by version v of the policy, with the log-probability q; the
+// before the current, on any real type, for the processor and for GPUs; RatioFormulas derives from
+// them. A token was sampled by version v of the policy, with the log-probability q; the
 // current one has version c and the log-probability x. With the share a = (c - 1 - v) / (c - v)
 //
 //   loglinear  q + a (x - q)
@@ -14,7 +14,8 @@
 
 #include "harness/device/kernel/portable.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
-#include "impls/objectives/clipped_pg/policy/policy_losses.h"
+#include "impls/objectives/clipped_pg/clipped_pg_token.h"
+#include "impls/objectives/clipped_pg/slope.h"
 
 namespace lossgrid {
 
@@ -47,5 +48,13 @@ struct ProximalFormulas {
     return {x - p, Real(1)};
   }
 };
+
+/// Sets the previous policy of a token, which `version` has sampled, to the proximal one.
+template <class Formulas, typename Real>
+LOSSGRID_KERNEL void approximate_proximal(const ClippedPgOptions& options, Real version,
+                                          PolicyToken<Real>& token) {
+  token.share = Formulas::proximal_share(version, static_cast<Real>(*options.current_version));
+  token.p = Formulas::proximal(options.prox_logp_method, token.x, token.q, token.share);
+}
 
 }  // namespace lossgrid

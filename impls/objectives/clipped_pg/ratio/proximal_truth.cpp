@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/clipped_pg/ratio/proximal_truth.h"
 
-#include "impls/objectives/clipped_pg/weights/clipped_pg_truth_weights.h"
+#include "impls/objectives/clipped_pg/clipped_pg_truth_numbers.h"
 
 namespace lossgrid {
 namespace {

@@ -3,9 +3,11 @@
 
 #include <cmath>
 
+#include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
 #include "impls/objectives/objective_options.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 namespace {
@@ -100,6 +102,19 @@ void require_proximal_fits(const ClippedPgOptions& o) {
       {now && o.zero_weights_nonfinite(),
        "prox_logp_method excludes nonfinite_generation_logprobs = \"zero_weight\""},
   });
+}
+
+void add_ratio_needs(const ClippedPgOptions& o, ObjectiveNeeds& needs) {
+  needs.inputs[static_cast<int>(TokenInput::prev_logprobs)] =
+      !o.force_on_policy_ratio && !o.approximates_proximal();
+  needs.inputs[static_cast<int>(TokenInput::versions)] = o.approximates_proximal();
+}
+
+void add_ratio_edges(const ClippedPgOptions& o, PolicyEdges& edges) {
+  if (o.log_ratio_min) edges.log_ratios.add(*o.log_ratio_min);
+  if (o.log_ratio_max) edges.log_ratios.add(*o.log_ratio_max);
+  edges.weights_from_current = o.force_on_policy_ratio || o.approximates_proximal();
+  if (o.sequence_ratio()) edges.sequences_per_edge = 1;
 }
 
 }  // namespace lossgrid

@@ -8,7 +8,9 @@
 namespace lossgrid {
 
 struct ClippedPgOptions;
+struct ObjectiveNeeds;
 class OptionReader;
+struct PolicyEdges;
 
 /// Source of the proximal policy, to which the ratio is taken.
 enum class ProximalPolicy {
@@ -62,5 +64,11 @@ struct RatioOptions {
 /// Throw bad_input for a combination that is not allowed.
 void require_ratios_fit(const ClippedPgOptions& options);
 void require_proximal_fits(const ClippedPgOptions& options);
+
+/// Adds the needs of the ratio: the previous policy, or versions.
+void add_ratio_needs(const ClippedPgOptions& options, ObjectiveNeeds& needs);
+
+/// Adds the distances at which the logarithm of a ratio meets its bounds.
+void add_ratio_edges(const ClippedPgOptions& options, PolicyEdges& edges);
 
 }  // namespace lossgrid

@@ -9,6 +9,7 @@ namespace lossgrid {
 
 struct ClippedPgOptions;
 class OptionReader;
+struct PolicyEdges;
 
 /// Rule by which tokens or sequences lose their policy term, by their log weights.
 enum class RejectionLevel { none, token, sequence_sum, sequence_mean, sequence_max };
@@ -45,5 +46,8 @@ struct RejectionOptions {
 
 /// Throws bad_input for a combination that is not allowed.
 void require_rejection_fits(const ClippedPgOptions& options);
+
+/// Adds the log weights at which tokens, or sequences of equal ones, are rejected.
+void add_rejection_edges(const ClippedPgOptions& options, PolicyEdges& edges);
 
 }  // namespace lossgrid

@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "harness/core/philox.h"
+#include "harness/device/kernel/portable.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/clipped_pg_token.h"
 
 namespace lossgrid {
 
@@ -117,6 +119,13 @@ struct SelectionFormulas {
     return dropped;
   }
 };
+
+/// Returns 0 for a token whose policy term its selection drops, else `keep`.
+template <typename Real>
+LOSSGRID_KERNEL Real kept_by_selection(const ClippedPgOptions& options,
+                                       const PolicyToken<Real>& token, Real keep) {
+  return token.is_selected && !options.is_kl_cov() ? Real(0) : keep;
+}
 
 /// Returns the indices of the tokens that clip_cov drops.
 template <class Formulas>

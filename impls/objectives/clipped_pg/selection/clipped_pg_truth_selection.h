@@ -7,7 +7,10 @@
 #include <map>
 #include <string>
 
-#include "impls/objectives/clipped_pg/weights/clipped_pg_truth_weights.h"
+#include "harness/loss/enclosure.h"
+#include "harness/loss/tape.h"
+#include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/clipped_pg_truth_numbers.h"
 
 namespace lossgrid {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/objective_options.h"
 
@@ -66,6 +67,12 @@ void require_selection_fits(const ClippedPgOptions& o) {
                    "m2_threshold excludes force_on_policy_ratio = true");
   refuse_selection(o.m2_threshold && o.zero_weights_nonfinite(),
                    "m2_threshold excludes nonfinite_generation_logprobs = \"zero_weight\"");
+}
+
+void add_selection_needs(const ClippedPgOptions& o, ObjectiveNeeds& needs) {
+  if (o.selection() == Selection::top_entropy) needs.terms.add(RowTerm::entropy);
+  needs.selects = needs.whole_batch = o.selects();
+  needs.draws = o.selection() == Selection::clip_cov;
 }
 
 }  // namespace lossgrid

@@ -8,6 +8,7 @@
 namespace lossgrid {
 
 struct ClippedPgOptions;
+struct ObjectiveNeeds;
 class OptionReader;
 
 /// Tokens that are selected, and what becomes of them. With n valid tokens and the covariance
@@ -37,5 +38,8 @@ struct SelectionOptions {
 
 /// Throws bad_input for a bad value or a combination that is not allowed.
 void require_selection_fits(const ClippedPgOptions& options);
+
+/// Adds the needs of the selection: the whole batch, entropies, lots.
+void add_selection_needs(const ClippedPgOptions& options, ObjectiveNeeds& needs);
 
 }  // namespace lossgrid

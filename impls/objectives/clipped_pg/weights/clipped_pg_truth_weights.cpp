@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/clipped_pg/weights/clipped_pg_truth_weights.h"
 
-#include <limits>
-#include <optional>
+#include <utility>
 
 namespace lossgrid {
 namespace {
@@ -167,22 +166,6 @@ TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::u
     }
   }
   return weights.take();
-}
-
-Enclosure constant(double value) {
-  return static_cast<double>(static_cast<float>(value)) == value ? value : rounded(value, 1);
-}
-
-Enclosure limited(const Enclosure& a, double low, double high) {
-  return low <= a.low && a.high <= high ? a : rounded(clamp(a, low, high), 2);
-}
-
-Enclosure reciprocal(std::int64_t count) {
-  return 1.0 / Enclosure(static_cast<double>(count));
-}
-
-bool is_finite_float(double value) {
-  return value <= static_cast<double>(std::numeric_limits<float>::max());
 }
 
 }  // namespace lossgrid

@@ -13,19 +13,9 @@
 #include "harness/loss/enclosure.h"
 #include "harness/loss/tape.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
+#include "impls/objectives/clipped_pg/clipped_pg_truth_numbers.h"
 
 namespace lossgrid {
-
-/// Values of the valid tokens of every sequence.
-template <typename T>
-using ByToken = std::vector<std::vector<T>>;
-
-template <typename T>
-std::vector<T> flat(const ByToken<T>& by_token) {
-  std::vector<T> all;
-  for (const std::vector<T>& terms : by_token) all.insert(all.end(), terms.begin(), terms.end());
-  return all;
-}
 
 /// The log weight of a token whose generation log-probability is not finite: its weight is 0.
 inline constexpr double kNoLogWeight = std::numeric_limits<double>::infinity();
@@ -46,16 +36,5 @@ struct TrueWeights {
 TrueWeights true_weights(const ClippedPgOptions& options, std::span<const std::uint8_t> sample_mask,
                          const ByToken<Enclosure>& log_weights, const ByToken<Enclosure>& keeps,
                          Side side, std::map<std::string, std::int64_t>& branches);
-
-/// A number from the options, which float32 rounds unless it holds it.
-Enclosure constant(double value);
-
-/// a in [low, high]; the ends are numbers from the options, two roundoffs for a sum with one.
-Enclosure limited(const Enclosure& a, double low, double high);
-
-/// 1 / count: a right computation divides by the count or multiplies by this.
-Enclosure reciprocal(std::int64_t count);
-
-bool is_finite_float(double value);
 
 }  // namespace lossgrid

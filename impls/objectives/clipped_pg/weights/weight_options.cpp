@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/clipped_pg/weights/weight_options.h"
 
+#include <cmath>
 #include <optional>
 
+#include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
 #include "impls/objectives/objective_options.h"
+#include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
 namespace {
@@ -89,6 +92,21 @@ void require_weights_fit(const ClippedPgOptions& o) {
       {o.masks_sequences() && o.weighs_sequences(),
        "truncated_importance_sampling_type = \"seq-mask-tis\" needs weights of tokens"},
   });
+}
+
+void add_weight_needs(const ClippedPgOptions& o, ObjectiveNeeds& needs) {
+  needs.sequence_counts |= o.rollout_is_batch_normalize && o.weighs_sequences();
+  needs.input_sum = o.rollout_is_batch_normalize;
+  needs.generation_may_lack = o.nonfinite_generation_logprobs != NonfiniteGeneration::refuse;
+  needs.drops_lacking = o.nonfinite_generation_logprobs == NonfiniteGeneration::drop;
+}
+
+void add_weight_edges(const ClippedPgOptions& o, PolicyEdges& edges) {
+  if (!o.truncates()) return;
+  const std::optional<double>& low = o.truncated_importance_sampling_ratio_min;
+  if (low && *low > 0) edges.log_weights.add(std::log(*low));
+  edges.log_weights.add(std::log(*o.truncated_importance_sampling_ratio));
+  if (o.masks_sequences()) edges.sequences_per_edge = 1;
 }
 
 }  // namespace lossgrid

@@ -8,7 +8,9 @@
 namespace lossgrid {
 
 struct ClippedPgOptions;
+struct ObjectiveNeeds;
 class OptionReader;
+struct PolicyEdges;
 
 /// Treatment of importance weights w outside of [ratio_min, ratio].
 enum class Truncation {
@@ -57,5 +59,11 @@ struct WeightOptions {
 
 /// Throws bad_input for a combination that is not allowed.
 void require_weights_fit(const ClippedPgOptions& options);
+
+/// Adds the needs of importance weights: their sum, and counts of sequences.
+void add_weight_needs(const ClippedPgOptions& options, ObjectiveNeeds& needs);
+
+/// Adds the log weights at which importance weights meet their bounds.
+void add_weight_edges(const ClippedPgOptions& options, PolicyEdges& edges);
 
 }  // namespace lossgrid
