@@ -51,9 +51,13 @@ void leave_out_wrapper(std::vector<Frame>& frames) {
 /// Returns the place in `frames`, which has the newest frame first. Frames before `user` are
 /// callees of the user's code.
 StackPlace python_place(const std::vector<Frame>& frames, std::vector<Frame>::const_iterator user) {
-  const auto collective = std::find_if(frames.begin(), user, [](const Frame& frame) {
+  auto collective = std::find_if(frames.begin(), user, [](const Frame& frame) {
     return frame.is_in("/torch/distributed/") && !frame.path.ends_with("/c10d_logger.py");
   });
+  // A handle of the package's process group is called without torch.distributed.
+  const bool has_callee =
+      user != frames.begin() && std::prev(user)->is_in("/lossgrid/shared_group/");
+  if (collective == user && has_callee) collective = std::prev(user);
   const bool in_collective = collective != user;
   const Cause cause = in_collective ? Cause::collective : Cause::own;
   if (user == frames.begin()) return {"at " + user->text(), cause};

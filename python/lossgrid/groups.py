@@ -2,6 +2,7 @@
 """World of ranks and its process groups, made once for each grid."""
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,9 @@ import torch.distributed as dist
 
 from lossgrid.errors import BadInput, ProtocolError
 from lossgrid.problem import Grid
+from lossgrid.shared_group.choice import backend
+
+_NAMES_GROUPS = "group_desc" in inspect.signature(dist.new_group).parameters
 
 
 @dataclass(frozen=True)
@@ -74,28 +78,21 @@ class World:
     def join(self, host: str, port: int, timeout_s: float) -> None:
         """Connects to the other ranks through the store and makes the default group."""
         self._timeout = timedelta(seconds=timeout_s)
-        if host in ("127.0.0.1", "localhost", "::1"):
+        one_machine = host in ("127.0.0.1", "localhost", "::1")
+        if one_machine:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if self._store is None:
             self._store = dist.TCPStore(host, port, self.size, False, timeout=self._timeout,
                                         wait_for_workers=False)
-        dist.init_process_group(self._backend(), store=self._store, rank=self.rank,
+        dist.init_process_group(backend(self.size, one_machine), store=self._store, rank=self.rank,
                                 world_size=self.size, timeout=self._timeout)
         self._joined = True
-
-    def _backend(self) -> str:
-        """Returns NCCL for tensors on GPUs if every rank has its own GPU, else gloo for all
-        tensors."""
-        composed = int(torch.__version__.split(".")[0]) >= 2
-        if composed and dist.is_nccl_available() and torch.cuda.is_available() and \
-                torch.cuda.device_count() >= self.size:
-            return "cpu:gloo,cuda:nccl"
-        return "gloo"
 
     def _group(self, name: str, ranks: Tuple[int, ...]) -> Any:
         key = (name, ranks)
         if key not in self._by_ranks:
-            self._by_ranks[key] = dist.new_group(list(ranks), timeout=self._timeout)
+            described = {"group_desc": name} if _NAMES_GROUPS else {}
+            self._by_ranks[key] = dist.new_group(list(ranks), timeout=self._timeout, **described)
         return self._by_ranks[key]
 
     def _axis(self, name: str, all_ranks: Sequence[Tuple[int, ...]]) -> Axis:

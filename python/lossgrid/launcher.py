@@ -59,6 +59,8 @@ class Launcher:
             raise ProtocolError(f"protocol version {message.get('version')}, this package has "
                                 f"{VERSION}: lossgrid and its Python package differ")
         torch_version = require_torch()
+        from lossgrid.shared_group.choice import prepare  # needs torch
+        prepare(str(message.get("collectives", "")))
         self._files = [os.path.abspath(path) for path in message["files"]]
         self._declarations = load(message["files"])
         return {"ok": True, "version": VERSION, "python": platform.python_version(),

@@ -4,6 +4,7 @@ import os
 import tempfile
 import unittest
 
+from lossgrid import shared_group
 from lossgrid.groups import axis_ranks
 from lossgrid.problem import Grid
 
@@ -82,6 +83,29 @@ class Ranks(unittest.TestCase):
         worker = shared.host().fork(1, 2)
         with self.assertRaisesRegex(HostError, "protocol: listen is for rank 0"):
             worker.ask("listen")
+
+
+class Collectives(unittest.TestCase):
+    def backend(self, word: str, **environment: str) -> str:
+        host = Host(environment=environment)
+        self.addCleanup(host.close)
+        host.launcher.ask("load", version=1, collectives=word,
+                          files=[os.path.join(shared.FOLDER, "collectives.py")])
+        world = host.world(2)
+        Case([9], 10, (2, 1, 1)).begin(world, "prints_backend")
+        world.ask("forward", grad=False)
+        return world.workers[0].printed().strip()
+
+    @unittest.skipUnless(shared_group.available(), "shared memory needs Linux and a newer torch")
+    def test_shared_memory_unless_another_is_named(self) -> None:
+        for word, variable, wanted in (("", "", "shared"), ("gloo", "shared", "gloo")):
+            with self.subTest(word=word, variable=variable):
+                self.assertEqual(self.backend(word, LOSSGRID_COLLECTIVES=variable), wanted)
+
+    def test_a_word_that_is_none(self) -> None:
+        with self.assertRaisesRegex(HostError, "bad_input: LOSSGRID_COLLECTIVES is 'mpi', wanted "
+                                               "one of auto, shared, gloo, nccl"):
+            self.backend("mpi")
 
 
 class Megatron(unittest.TestCase):

@@ -36,6 +36,13 @@ void add_load_flags(CLI::App& command, LoadFlags& flags) {
   command.add_option("--python", flags.python,
                      "the interpreter that runs loaded files (default: that of the environment "
                      "lossgrid was installed in, else python3)");
+  command
+      .add_option(
+          "--collectives", flags.collectives,
+          "how processes of Python files meet: shared (memory of this machine), gloo, nccl, "
+          "or auto: shared where it can, NCCL where every rank has a GPU (also: "
+          "LOSSGRID_COLLECTIVES)")
+      ->check(CLI::IsMember({"auto", "shared", "gloo", "nccl"}));
   command.add_flag("--isolate", flags.isolate,
                    "run loaded shared libraries in worker processes of their own, as Python files "
                    "are: a crash or a hang ends one trial");
@@ -55,6 +62,10 @@ void load_requested(const LoadFlags& flags, double timeout_s) {
   request.files = requested_files(flags);
   request.python = flags.python.empty() ? default_python() : flags.python;
   if (!flags.python.empty()) request.python_flag = " --python " + shell_word(flags.python);
+  if (!flags.collectives.empty()) {
+    request.python_flag += " --collectives " + flags.collectives;
+    ::setenv("LOSSGRID_COLLECTIVES", flags.collectives.c_str(), 1);  // the launcher inherits it
+  }
   request.answer_time = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
   for (const std::string& file : request.files) {
     if (!file.ends_with(".py") && !is_plugin(file)) {

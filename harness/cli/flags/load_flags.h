@@ -14,6 +14,7 @@ namespace lossgrid {
 struct LoadFlags {
   std::vector<std::string> files;
   std::string python;
+  std::string collectives;  // of Python files; empty: LOSSGRID_COLLECTIVES, or auto
   bool isolate = false;
 };
 

@@ -81,8 +81,8 @@ nlohmann::ordered_json capture_environment() {
                          {"kernel", system.release},
                          {"architecture", system.machine}};
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  for (const char* name : {"LOSSGRID_CASES_DIR", "LOSSGRID_NCCL_LIBRARY", "NCCL_ALGO", "NCCL_PROTO",
-                           "NCCL_NVLS_ENABLE", "OMP_NUM_THREADS"}) {
+  for (const char* name : {"LOSSGRID_CASES_DIR", "LOSSGRID_COLLECTIVES", "LOSSGRID_NCCL_LIBRARY",
+                           "NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "OMP_NUM_THREADS"}) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
   environment["variables"] = variables;

@@ -101,7 +101,14 @@ def group_name(groups: GridGroups, group: Any) -> str:
 
 
 def completed_work(groups: GridGroups) -> Any:
-    """Returns the Work of a collective that is over."""
-    work = dist.all_reduce(torch.zeros(1), group=groups.alone.group, async_op=True)
-    work.wait()
-    return work
+    """Returns the Work of a collective that is over. Operators take it, too, which need one that is
+    not made in Python."""
+    try:
+        from torch._C._distributed_c10d import _create_work_from_future
+    except ImportError:
+        work = dist.all_reduce(torch.zeros(1), group=groups.alone.group, async_op=True)
+        work.wait()
+        return work
+    future: Any = torch.futures.Future()
+    future.set_result([])
+    return _create_work_from_future(future)

@@ -3,17 +3,18 @@
 their groups there."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from contextlib import nullcontext
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
+from lossgrid import shared_group
 from lossgrid.groups import GridGroups
 from lossgrid.measure.calls import Call, Part, completed_work, reduction_name
 from lossgrid.measure.light_mode import LightMode
-
-OnCall = Callable[[Call], Any]
-Tensors = List[torch.Tensor]
+from lossgrid.measure.methods import MethodCalls
+from lossgrid.measure.operators import OnCall, Tensors, chunks_of, parts_of, payload_of, splits_of
 
 
 def available() -> bool:
@@ -22,22 +23,6 @@ def available() -> bool:
 
 def _reduce(boxed: Any) -> Optional[str]:
     return reduction_name(dist.ReduceOp.unbox(boxed))
-
-
-def _chunks(tensor: torch.Tensor, count: int) -> Tensors:
-    """Returns the ``count`` equal parts of ``tensor`` along its first dimension."""
-    flat = tensor.view(-1) if tensor.is_contiguous() else tensor
-    return list(torch.tensor_split(flat, count))
-
-
-def _splits(tensor: torch.Tensor, sizes: Sequence[int], count: int) -> Tensors:
-    if not sizes:
-        return list(torch.tensor_split(tensor, count))
-    return list(torch.split(tensor, list(sizes)))
-
-
-def _flat(lists: Sequence[Sequence[torch.Tensor]]) -> Tensors:
-    return [tensor for one in lists for tensor in one]
 
 
 # name -> (op, index of the group, index of the reduction, index of the root)
@@ -69,44 +54,6 @@ _WORK_ALONE = ("allreduce_coalesced_", "allgather_coalesced_", "allgather_into_t
                "recv_", "recv_any_source_", "barrier", "monitored_barrier_")
 
 
-def _payload(name: str, args: Sequence[Any]) -> Tensors:
-    if "barrier" in name:
-        return []
-    if name in ("_allgather_base_", "_reduce_scatter_base_", "alltoall_base_"):
-        return [args[1]]
-    if name == "reduce_scatter_":
-        return _flat(args[1])
-    if name in ("allgather_", "allgather_coalesced_", "allgather_into_tensor_coalesced_",
-                "reduce_scatter_tensor_coalesced_", "gather_", "alltoall_"):
-        return list(args[1])
-    return list(args[0])
-
-
-def _parts(name: str, args: Sequence[Any], size: int) -> List[Part]:
-    if "barrier" in name:
-        return []
-    out, given = args[0], args[1]
-    if name in ("allgather_", "allgather_coalesced_", "gather_"):
-        outs = list(out) if out else [[] for _ in given]
-        return [Part([one], list(many)) for one, many in zip(given, outs)]
-    if name == "_allgather_base_":
-        return [Part([given], _chunks(out, size))]
-    if name == "allgather_into_tensor_coalesced_":
-        return [Part([one], _chunks(many, size)) for one, many in zip(given, out)]
-    if name in ("reduce_scatter_", "scatter_"):
-        ins = list(given) if given else [[] for _ in out]
-        return [Part(list(many), [one]) for one, many in zip(out, ins)]
-    if name == "_reduce_scatter_base_":
-        return [Part(_chunks(given, size), [out])]
-    if name == "reduce_scatter_tensor_coalesced_":
-        return [Part(_chunks(many, size), [one]) for one, many in zip(out, given)]
-    if name == "alltoall_":
-        return [Part(list(given), list(out))]
-    if name == "alltoall_base_":
-        return [Part(_splits(given, args[4], size), _splits(out, args[3], size))]
-    return [Part([one], [one]) for one in out]
-
-
 def _call_of_c10d(name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
                   groups: GridGroups) -> Call:
     op, group_at, reduce_at, root_at = _PLACES[name]
@@ -116,10 +63,10 @@ def _call_of_c10d(name: str, function: Any, args: Sequence[Any], kwargs: Mapping
         work = completed_work(groups).boxed()
         return work if name in _WORK_ALONE else (args[0], work)
 
-    return Call(op, group, _payload(name, args),
+    return Call(op, group, payload_of(name, args),
                 _reduce(args[reduce_at]) if reduce_at is not None else None,
                 int(args[root_at]) if root_at is not None else 0,
-                lambda: function(*args, **kwargs), lambda: _parts(name, args, group.size()), done)
+                lambda: function(*args, **kwargs), lambda: parts_of(name, args, group.size()), done)
 
 
 # name -> (op, index of the reduction)
@@ -146,12 +93,12 @@ def _functional_part(name: str, op: str, one: torch.Tensor, args: Sequence[Any],
     tail = list(one.shape[1:])
     if op == "all_gather":
         result = out if out is not None else one.new_empty([one.shape[0] * size] + tail)
-        return Part([one], _chunks(result, size)), result
+        return Part([one], chunks_of(result, size)), result
     if op == "reduce_scatter":
         result = out if out is not None else one.new_empty([one.shape[0] // size] + tail)
-        return Part(_chunks(one, size), [result]), result
+        return Part(chunks_of(one, size), [result]), result
     result = one.new_empty([sum(args[1])] + tail)
-    return Part(_splits(one, args[2], size), _splits(result, args[1], size)), result
+    return Part(splits_of(one, args[2], size), splits_of(result, args[1], size)), result
 
 
 def _call_of_functional(name: str, function: Any, args: Sequence[Any],
@@ -183,6 +130,19 @@ class DispatchedCalls(LightMode):
         super().__init__()
         self._groups = groups
         self._on_call = on_call
+        self._shared: Optional[MethodCalls] = None  # of groups that make no operators
+
+    def __enter__(self) -> Any:
+        if shared_group.available():
+            from lossgrid.shared_group.process_group import SharedGroup  # needs this torch
+            self._shared = MethodCalls(self._groups, self._on_call, SharedGroup)
+            self._shared.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        if self._shared is not None:
+            self._shared.__exit__(*raised)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Tuple[Any, ...] = (),
                            kwargs: Optional[Dict[str, Any]] = None) -> Any:
@@ -191,5 +151,6 @@ class DispatchedCalls(LightMode):
         if space == "c10d" and name in _PLACES:
             return self._on_call(_call_of_c10d(name, function, args, kwargs, self._groups))
         if space == "_c10d_functional" and name in _FUNCTIONAL:
-            return self._on_call(_call_of_functional(name, function, args, kwargs))
+            with self._shared.unseen() if self._shared else nullcontext():
+                return self._on_call(_call_of_functional(name, function, args, kwargs))
         return function(*args, **kwargs)
