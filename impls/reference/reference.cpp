@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // reference: the truth as an implementation. Gathers all logits, or hidden states and weight, over
 // TP and CP, then computes in float64, one sequence and one row at a time, straight from the
-// formulas. The first rank of the pack computes the rows and gives them to the others.
+// formulas. Each rank computes a part of the rows, from the logits of all ids, for all ranks.
 //   lp_t = x_y - lse_t,   lse_t = log sum_v exp(x_v),   H_t = - sum_v p_v ln p_v,
 //   M_t = (1 / V) sum_v ln p_v over the logits that are not -inf,
 //   d L / d x_v = (d L / d lp_t) ([v = y] - p_v) - (d L / d H_t) p_v (ln p_v + H_t)
@@ -37,7 +37,10 @@ class ReferencePlan final : public LossPlan {
       : problem_(problem),
         context_(context),
         inputs_(make_reference_inputs(problem, context)),
-        rows_(context.device, static_cast<std::size_t>(problem.rows()), "rows"),
+        own_rows_(context.device, static_cast<std::size_t>(own_rows(problem)), "rows"),
+        tp_rows_(context.device, static_cast<std::size_t>(own_rows(problem) * problem.grid.tp),
+                 "rows"),
+        rows_(context.device, static_cast<std::size_t>(all_rows(problem)), "rows"),
         row_(context.device, static_cast<std::size_t>(problem.vocab), "row"),
         teacher_row_(context.device, teacher_numbers(problem), "row") {
     if (problem.sampling.has_mask) mask_.emplace(problem, context);
@@ -54,13 +57,15 @@ class ReferencePlan final : public LossPlan {
     if (teacher_) teacher_->gather(inputs);
     if (mask_) mask_->gather(inputs);
     const PackedBatch& batch = problem_.batch;
-    outputs.owned_labels = is_first() ? compute_rows() : 0;
+    compute_own_rows();
     share_rows();
+    const bool is_first = context_.tp.rank() == 0 && context_.cp.rank() == 0;
+    outputs.owned_labels = is_first ? labels() : 0;
     {
       const HeapWatchScope unwatched(
           nullptr);  // the tape has a few numbers per token, in plain code
       std::vector<TokenTruth> tokens;
-      for (const Row& row : rows_) tokens.push_back(row.outputs);
+      for (std::int64_t row = 0; row < problem_.rows(); ++row) tokens.push_back(rows_[row].outputs);
       truth_ = problem_.objective.truth(batch, tokens);
     }
     outputs.result.loss = truth_.loss.value;
@@ -107,35 +112,64 @@ class ReferencePlan final : public LossPlan {
   };
 
  public:
-  static constexpr std::int64_t kRowBytes = sizeof(Row);
-
- private:
-  bool is_first() const { return context_.tp.rank() == 0 && context_.cp.rank() == 0; }
-
-  /// Computes all rows of the pack. Returns the number of labels.
-  std::int64_t compute_rows() {
-    const PackedBatch& batch = problem_.batch;
-    std::fill(rows_.begin(), rows_.end(), Row());
-    std::int64_t labels = 0;
-    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
-      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
-        read_row(i, t);
-        rows_[batch.cu_seqlens_padded[i] + t] =
-            about_row(batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead]);
-        labels += is_trained_on(i, t + batch.ahead) ? 1 : 0;
-      }
-    }
-    return labels;
+  /// Returns the rows that one rank computes: of the pack in their order, the last ranks may have
+  /// fewer.
+  static std::int64_t own_rows(const LossProblem& problem) {
+    const std::int64_t ranks = problem.grid.tp * problem.grid.cp;
+    return (problem.rows() + ranks - 1) / ranks;
+  }
+  static std::int64_t all_rows(const LossProblem& problem) {
+    return own_rows(problem) * problem.grid.tp * problem.grid.cp;
   }
 
-  /// Gives all ranks of the pack the rows that the first one has computed: each would find the
-  /// same numbers. Collective.
+  static void add_rows_cost(const LossProblem& problem, Cost& cost) {
+    const auto bytes = own_rows(problem) * static_cast<std::int64_t>(sizeof(Row));
+    const std::int64_t tp = problem.grid.tp;
+    cost.plan.workspace_bytes += bytes * (1 + tp + tp * problem.grid.cp);
+    if (tp > 1) cost.forward.tp.add(Collective::all_gather, 1, bytes);
+    if (problem.grid.cp > 1) cost.forward.cp.add(Collective::all_gather, 1, bytes * tp);
+  }
+
+ private:
+  /// Computes this rank's part of the rows of the pack.
+  void compute_own_rows() {
+    const PackedBatch& batch = problem_.batch;
+    const std::int64_t count = own_rows(problem_);
+    const std::int64_t begin = (context_.cp.rank() * problem_.grid.tp + context_.tp.rank()) * count;
+    std::fill(own_rows_.begin(), own_rows_.end(), Row());
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      for (std::int64_t t = 0; t + batch.ahead < batch.length(i); ++t) {
+        const std::int64_t row = batch.cu_seqlens_padded[i] + t - begin;
+        if (row < 0 || row >= count) continue;
+        read_row(i, t);
+        own_rows_[row] = about_row(batch.input_ids[batch.cu_seqlens[i] + t + batch.ahead]);
+      }
+    }
+  }
+
+  /// Brings the parts of all ranks together: those of the TP ranks of a CP rank stand side by side.
+  /// Collective.
   void share_rows() {
-    std::byte* bytes = rows_.buffer().data();
-    const std::size_t count = rows_.size() * sizeof(Row);
-    // From rank 0 over TP of its CP rank, then from every TP rank's first over CP.
-    if (context_.tp.size() > 1) context_.tp.broadcast(bytes, count, DType::u8, 0);
-    if (context_.cp.size() > 1) context_.cp.broadcast(bytes, count, DType::u8, 0);
+    gather_rows(context_.tp, own_rows_, tp_rows_);
+    gather_rows(context_.cp, tp_rows_, rows_);
+  }
+
+  void gather_rows(Communicator& group, DeviceArray<Row>& part, DeviceArray<Row>& all) const {
+    if (group.size() == 1) {
+      std::copy(part.begin(), part.end(), all.begin());
+    } else {
+      group.all_gather(part.data(), all.data(), part.size() * sizeof(Row), DType::u8);
+    }
+  }
+
+  std::int64_t labels() const {
+    const PackedBatch& batch = problem_.batch;
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < batch.sequences(); ++i) {
+      for (std::int64_t t = batch.ahead; t < batch.length(i); ++t)
+        count += is_trained_on(i, t) ? 1 : 0;
+    }
+    return count;
   }
 
   bool is_trained_on(std::int64_t i, std::int64_t t) const {
@@ -282,7 +316,7 @@ class ReferencePlan final : public LossPlan {
   }
 
   void write_outputs(const TokenOutputs& out) const {
-    for (std::size_t k = 0; k < rows_.size(); ++k) {
+    for (std::int64_t k = 0; k < problem_.rows(); ++k) {
       out.logprobs[k] = static_cast<float>(rows_[k].outputs.logprob.value);
       for (const RowTerm term : kAllRowTerms) {
         if (out.terms[term].empty()) continue;
@@ -294,7 +328,9 @@ class ReferencePlan final : public LossPlan {
   const LossProblem& problem_;
   RankContext context_;
   std::unique_ptr<ReferenceInputs> inputs_;
-  DeviceArray<Row> rows_;
+  DeviceArray<Row> own_rows_;
+  DeviceArray<Row> tp_rows_;  // of the TP ranks of this CP rank
+  DeviceArray<Row> rows_;     // of all ranks
   DeviceArray<double> row_;
   DeviceArray<double> teacher_row_;
   std::optional<ReferenceTeacher> teacher_;
@@ -316,10 +352,8 @@ class Reference final : public LossImplementation {
   Cost cost(const LossProblem& problem) const override {
     Cost cost;
     const std::int64_t row_bytes = 8 * problem.vocab;
-    const std::int64_t rows_bytes = ReferencePlan::kRowBytes * problem.rows();
-    cost.plan.workspace_bytes = rows_bytes + (problem.has_teacher() ? 2 : 1) * row_bytes;
-    if (problem.grid.tp > 1) cost.forward.tp.add(Collective::broadcast, 1, rows_bytes);
-    if (problem.grid.cp > 1) cost.forward.cp.add(Collective::broadcast, 1, rows_bytes);
+    cost.plan.workspace_bytes = (problem.has_teacher() ? 2 : 1) * row_bytes;
+    ReferencePlan::add_rows_cost(problem, cost);
     add_reference_inputs(problem, cost);
     if (problem.has_teacher()) ReferenceTeacher::add_cost(problem, cost);
     if (problem.sampling.has_mask) ReferenceMask::add_cost(problem, cost);
