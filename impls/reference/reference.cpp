@@ -205,7 +205,8 @@ class ReferencePlan final : public LossPlan {
   void read_row(std::int64_t i, std::int64_t t) {
     const Place place = row_place(i, t);
     inputs_->read_row(place.cp_rank, place.slot, {row_.data(), row_.size()});
-    for (double& x : row_) x = sequence_transform(i).apply(x);
+    const TrueRowTransform of_sequence = sequence_transform(i);
+    for (double& x : row_) x = of_sequence.apply(x);
     for (std::int64_t v = 0; mask_ && v < problem_.vocab; ++v) {
       if (!mask_->keeps(place.cp_rank, place.slot, v)) row_[v] = -kInfinity;
     }
@@ -245,6 +246,7 @@ class ReferencePlan final : public LossPlan {
     const LogSumExp lse = log_sum_exp();
     double smallest = kInfinity;
     double sum_logprob = 0;
+    const bool has_sum_p2 = problem_.returns(RowTerm::sum_p2);  // an exponential for each logit
     double sum_p2 = 0;
     double sum_logit = 0;
     double finite = 0;
@@ -252,7 +254,7 @@ class ReferencePlan final : public LossPlan {
       if (std::isinf(x)) continue;
       smallest = std::min(smallest, x);
       sum_logprob += lse.logprob(x);
-      sum_p2 += std::exp(2 * lse.logprob(x));
+      if (has_sum_p2) sum_p2 += std::exp(2 * lse.logprob(x));
       sum_logit += x;
       finite += 1;
     }

@@ -252,10 +252,13 @@ void GatheredLogits::read_row(std::int64_t cp_rank, std::int64_t slot,
   const std::int64_t width = problem_.width();
   dispatch_floating(dtype_, [&](auto zero) {
     const auto logits = all_->as<const decltype(zero)>();
-    for (std::int64_t v = 0; v < problem_.vocab; ++v) {
-      const std::int64_t shard = cp_rank * problem_.grid.tp + v / width;
-      row[v] =
-          static_cast<double>(logits[(shard * problem_.local_rows() + slot) * width + v % width]);
+    for (std::int64_t begin = 0; begin < problem_.vocab; begin += width) {
+      const std::int64_t shard = cp_rank * problem_.grid.tp + begin / width;
+      const std::int64_t at = (shard * problem_.local_rows() + slot) * width;
+      const std::int64_t count = std::min(width, problem_.vocab - begin);
+      for (std::int64_t k = 0; k < count; ++k) {
+        row[begin + k] = static_cast<double>(logits[at + k]);
+      }
     }
   });
 }
