@@ -78,9 +78,12 @@ void append_skips(const Json& object, const std::string& path, Suite& suite) {
 /// Returns the paths of all files cases.json in a folder and those below it, sorted.
 std::vector<std::string> part_files(const fs::path& folder) {
   std::vector<std::string> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().filename() == "cases.json") paths.push_back(entry.path().string());
+  std::error_code failed;
+  for (auto at = fs::recursive_directory_iterator(folder, failed);
+       !failed && at != fs::recursive_directory_iterator(); at.increment(failed)) {
+    if (at->path().filename() == "cases.json") paths.push_back(at->path().string());
   }
+  if (failed) throw_bad_input("parts: cannot read {}: {}", folder.string(), failed.message());
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -132,7 +135,11 @@ void append_names(const fs::path& folder, const std::string& prefix,
 void append_parts(const Json& object, const std::string& path, std::set<std::string>& names,
                   Suite& suite) {
   const fs::path beside = fs::path(path).parent_path();
-  const fs::path folder = beside / required_text(object, "parts", path);
+  const std::string name = required_text(object, "parts", path);
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
+    throw_bad_input("{}: parts = '{}' is not the name of a folder beside the suite", path, name);
+  }
+  const fs::path folder = beside / name;
   if (!is_folder(folder)) throw_bad_input("{}: parts = {} is not a folder", path, folder.string());
   for (const std::string& file : part_files(folder)) {
     const Json part = parse_json_file(read_text_file(file), file);

@@ -125,6 +125,10 @@ TEST_F(SuiteFile, TakesCasesAndSkipsOfThePartsThatJoinIt) {
   expect_bad_input([&] { read_suite(path); }, {"parts/a/cases.json", "'grids'"});
   const std::string without = suite("parts", "\"none\"");
   expect_bad_input([&] { read_suite(without); }, {"parts = ", "none is not a folder"});
+  for (const char* name : {"", ".", "..", "/", "parts/a"}) {
+    const std::string elsewhere = suite("parts", std::string("\"") + name + '"');
+    expect_bad_input([&] { read_suite(elsewhere); }, {"parts = ", "name of a folder beside"});
+  }
 }
 
 TEST_F(SuiteFile, MayAskForTiming) {
