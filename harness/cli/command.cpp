@@ -153,6 +153,7 @@ int parse_and_run(int argc, char** argv) {
   Action action;
   add_run_command(app, action);
   add_bench_command(app, action);
+  add_hunt_command(app, action);
   add_mutants_command(app, action);
   add_replay_command(app, action);
   add_export_command(app, action);

@@ -23,6 +23,7 @@ using Action = std::function<ExitCode()>;
 
 void add_run_command(CLI::App& app, Action& action);
 void add_bench_command(CLI::App& app, Action& action);
+void add_hunt_command(CLI::App& app, Action& action);
 void add_mutants_command(CLI::App& app, Action& action);
 void add_replay_command(CLI::App& app, Action& action);
 void add_export_command(CLI::App& app, Action& action);

@@ -21,6 +21,9 @@ struct OptionDescription {
   // Values that a user may have meant instead, as JSON texts: all names of an enumeration, true and
   // false, or the number that leaves a term out.
   std::vector<std::string> choices;
+  // Values to draw, as JSON texts: all names, true and false, or numbers far enough from the
+  // default to decide. A value that the other options of a case exclude is among them.
+  std::vector<std::string> draws;
   std::map<std::string, std::string> frameworks;  // frameworks with this definition, by choice
 };
 

@@ -38,6 +38,8 @@ struct ImplementationEntry {
   std::string file = {};  // file of a loaded implementation; empty: built in
   // Values that each option offers, the default first. All values are verified.
   std::map<std::string, std::vector<std::string>> offers = {};
+  // Values of options that take other paths through the code in small cases; a hunt draws them.
+  std::map<std::string, std::vector<std::string>> draws = {};
   // Flags that load the implementation again, quoted for a shell: "--load my_loss.py --python
   // python3.12".
   std::string load_flags = {};

@@ -59,6 +59,16 @@ std::string as_text(const std::optional<double>& number) {
   return number ? Json(*number).dump() : "null";
 }
 
+/// Returns the numbers that are drawn for an option whose list states none.
+std::vector<std::string> numbers_beside(double number, const NumberRule& rule) {
+  std::vector<std::string> texts;
+  for (const double other : {number / 2, 2 * number, number + 0.5}) {
+    const bool is_allowed = rule.holds == nullptr || rule.holds(other);
+    if (is_allowed && other != number) texts.push_back(Json(other).dump());
+  }
+  return texts;
+}
+
 }  // namespace
 
 const std::string* OptionReader::find(const char* option) const {
@@ -77,6 +87,7 @@ void OptionReader::describe(const char* option, const OptionText& text,
                         std::move(fallback),
                         std::move(value),
                         std::move(choices),
+                        {text.draws.begin(), text.draws.end()},
                         {}});
 }
 
@@ -91,6 +102,7 @@ void OptionReader::describe_names(const char* option, const OptionText& text,
     if (*name.frameworks != 0) described.frameworks[choice] = name.frameworks;
   }
   if (or_null) described.choices.emplace_back("null");
+  described.draws = described.choices;
 }
 
 void OptionReader::require_rule(const char* option, const NumberRule& rule, double value,
@@ -108,6 +120,7 @@ void OptionReader::read(const char* option, bool& member, const OptionText& text
   }
   if (!describes()) return;
   describe(option, text, {"true", "false"}, Json(fallback).dump(), Json(member).dump());
+  described_.back().draws = {"true", "false"};
 }
 
 void OptionReader::read(const char* option, double& member, const OptionText& text) const {
@@ -121,6 +134,7 @@ void OptionReader::read(const char* option, double& member, const OptionText& te
   if (!describes()) return;
   const std::string usual = Json(fallback).dump();
   describe(option, text, {"0.0", usual}, usual, Json(member).dump());
+  if (text.draws.empty()) described_.back().draws = numbers_beside(fallback, text.rule);
 }
 
 void OptionReader::read(const char* option, std::optional<double>& member,
@@ -138,6 +152,7 @@ void OptionReader::read(const char* option, std::optional<double>& member,
   std::vector<std::string> choices{"null"};
   if (fallback) choices.push_back(as_text(fallback));
   describe(option, text, std::move(choices), as_text(fallback), as_text(member));
+  if (text.draws.empty()) described_.back().draws = numbers_beside(fallback.value_or(1), text.rule);
 }
 
 bool OptionReader::flag(const char* option, const OptionText& text) const {

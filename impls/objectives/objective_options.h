@@ -46,6 +46,9 @@ struct OptionText {
   const char* effect = "";
   const char* upstream = "";  // frameworks that have it, and its names there
   NumberRule rule = {};
+  // Numbers far enough from the default, and from each other, to change the loss of a small case,
+  // as JSON texts. Without any, the half and the double of the default are drawn.
+  std::vector<const char*> draws = {};
 };
 
 /// A name of an enumeration, and frameworks whose definition it is.

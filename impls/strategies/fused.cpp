@@ -177,9 +177,11 @@ class Fused final : public LossImplementation {
 };
 
 const RegisteredStrategy registered_fused{
-    "fused", [](const Steps& steps, const ImplementationOptions& options) {
+    "fused",
+    [](const Steps& steps, const ImplementationOptions& options) {
       return std::make_unique<Fused>(steps, options);
-    }};
+    },
+    {{"chunk_tokens", {"1", "3", "7"}}, {"stream_bytes", {"0"}}}};
 
 }  // namespace
 }  // namespace lossgrid

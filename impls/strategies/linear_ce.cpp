@@ -101,9 +101,11 @@ class LinearCe final : public LinearImplementation {
 };
 
 const RegisteredStrategy registered_linear_ce{
-    "linear_ce", [](const Steps& steps, const ImplementationOptions& options) {
+    "linear_ce",
+    [](const Steps& steps, const ImplementationOptions& options) {
       return std::make_unique<LinearCe>(steps, options);
-    }};
+    },
+    {{"chunk_tokens", {"1", "3", "7"}}, {"bf16_gemm", {"converted"}}}};
 
 }  // namespace
 }  // namespace lossgrid

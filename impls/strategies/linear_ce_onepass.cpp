@@ -170,9 +170,11 @@ class LinearCeOnepass final : public LinearImplementation {
 };
 
 const RegisteredStrategy registered_linear_ce_onepass{
-    "linear_ce_onepass", [](const Steps& steps, const ImplementationOptions& options) {
+    "linear_ce_onepass",
+    [](const Steps& steps, const ImplementationOptions& options) {
       return std::make_unique<LinearCeOnepass>(steps, options);
-    }};
+    },
+    {{"chunk_tokens", {"1", "3", "7"}}, {"bf16_gemm", {"converted"}}}};
 
 }  // namespace
 }  // namespace lossgrid

@@ -257,9 +257,11 @@ class OneSweep final : public LossImplementation {
 };
 
 const RegisteredStrategy registered_one_sweep{
-    "one_sweep", [](const Steps& steps, const ImplementationOptions& options) {
+    "one_sweep",
+    [](const Steps& steps, const ImplementationOptions& options) {
       return std::make_unique<OneSweep>(steps, options);
-    }};
+    },
+    {{"in_place", {"true"}}, {"block_tokens", {"1", "3"}}, {"stream_bytes", {"0"}}}};
 
 }  // namespace
 }  // namespace lossgrid

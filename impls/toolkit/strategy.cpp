@@ -46,9 +46,11 @@ std::int64_t for_kernels(Backend backend, std::int64_t count) {
 
 }  // namespace
 
-RegisteredStrategy::RegisteredStrategy(const std::string& name, StrategyFactory factory) {
+RegisteredStrategy::RegisteredStrategy(const std::string& name, StrategyFactory factory,
+                                       std::map<std::string, std::vector<std::string>> draws) {
   ImplementationEntry entry;
   entry.name = name;
+  entry.draws = std::move(draws);
   entry.make = [factory](const ImplementationOptions& options) {
     return factory(Steps(), options);
   };

@@ -20,9 +20,10 @@ using StrategyFactory =
     std::function<std::unique_ptr<LossImplementation>(const Steps&, const ImplementationOptions&)>;
 
 /// Registers the strategy with the right steps as a real implementation, and keeps the factory for
-/// make_strategy.
+/// make_strategy. `draws`: ImplementationEntry::draws.
 struct RegisteredStrategy {
-  RegisteredStrategy(const std::string& name, StrategyFactory factory);
+  RegisteredStrategy(const std::string& name, StrategyFactory factory,
+                     std::map<std::string, std::vector<std::string>> draws = {});
 };
 
 /// Makes strategy `name` with the given steps.

@@ -18,6 +18,7 @@ from lossgrid.declaration import engine, implementation
 from lossgrid.megatron_state import megatron
 from lossgrid.problem import Denominators, Grid, Problem
 from lossgrid.provenance import packages, source
+from lossgrid.testing.hunt import hunt
 from lossgrid.testing.suite import suite
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lossgrid.groups import Axis
 
 __all__ = ["Axis", "Batch", "Cost", "Denominators", "Grid", "Phase", "Problem", "engine",
-           "implementation", "megatron", "packages", "source", "suite"]
+           "hunt", "implementation", "megatron", "packages", "source", "suite"]
 __version__ = "0.1.0"
 
 

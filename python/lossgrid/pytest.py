@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugin of pytest: every trial of a :func:`lossgrid.suite` in a test module is a test item.
+"""Plugin of pytest: every trial of a :func:`lossgrid.suite` in a test module is a test item, and so is a
+:func:`lossgrid.hunt`.
 
 Active where the package is installed; from a checkout by ``-p lossgrid.pytest`` or
 ``pytest_plugins = ["lossgrid.pytest"]``.
@@ -18,6 +19,8 @@ import pytest
 
 from lossgrid.errors import BadInput
 from lossgrid.executable import find_executable
+from lossgrid.testing.hunt import Hunt
+from lossgrid.testing.hunt_item import HuntItem
 from lossgrid.testing.reports import joined
 from lossgrid.testing.runs import Trial, TrialRuns, end_all, list_trials
 from lossgrid.testing.suite import Suite
@@ -145,14 +148,17 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> Any:
-    if not isinstance(obj, Suite) or not collector.funcnamefilter(name):
+    if not isinstance(obj, (Suite, Hunt)) or not collector.funcnamefilter(name):
         return None
     session = collector.config.stash[_SESSION]
     try:
         executable = session.executable()
-        command = [executable, "run", *obj.flags(str(collector.path), session.here)]
+        subcommand = "hunt" if isinstance(obj, Hunt) else "run"
+        command = [executable, subcommand, *obj.flags(str(collector.path), session.here)]
         if os.path.dirname(executable) != os.path.dirname(sys.executable):
             command += ["--python", sys.executable]
+        if isinstance(obj, Hunt):
+            return HuntItem.from_parent(collector, name=name, command=command, folder=session.here)
         trials = list_trials(command, session.here)
     except BadInput as error:
         raise collector.CollectError(f"{name}: {error}") from None

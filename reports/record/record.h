@@ -14,6 +14,7 @@
 
 #include "harness/core/stage_clock.h"
 #include "reports/record/ab_record.h"
+#include "reports/record/hunt_record.h"
 #include "reports/record/timing_record.h"
 #include "reports/record/trial_record.h"
 
@@ -133,6 +134,7 @@ struct RunRecord {
   std::vector<TimingRecord> timings;
   std::vector<MeterRecord> meter;
   std::vector<AbRecord> ab;
+  std::vector<HuntRecord> hunts;
   // For a run that ended in the middle: the trial or timing that had begun, and the command line
   // that runs it again; empty where it has none, or nothing had begun.
   std::string begun_id;
@@ -166,7 +168,7 @@ void header_fields(A& a, RunRecord& run) {
         "The rest of the time of the run.");
   };
   a.object("run", "Command line of the program, and its end.", {}, [&] {
-    a("command", run.command, "The subcommand.", {.one_of = "run bench mutants replay ab"});
+    a("command", run.command, "The subcommand.", {.one_of = "run bench mutants replay ab hunt"});
     a("arguments", run.arguments, "The command line, without the program's name.");
     a("suite", run.suite, "Name of the suite; empty when cases were given on the command line.");
     a("started_utc", run.started_utc, "Time at which the run began.",
@@ -199,6 +201,7 @@ void list_fields(A& a, RunRecord& run) {
     "A/B comparisons, one for every phase of every case, grid and state of the cache; only of the "
     "command ab.",
     {.left_out = run.command != "ab" && run.ab.empty(), .varies = true});
+  a("hunts", run.hunts, "Only of the command hunt: one hunt.", {.left_out = run.hunts.empty()});
   a("mutants", run.mutants, "Only of the command mutants.", {.left_out = run.command != "mutants"});
 }
 

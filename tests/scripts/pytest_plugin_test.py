@@ -248,6 +248,39 @@ class PytestPlugin(unittest.TestCase):
         self.assertIn(f"{len(arguments)} errors", out)
         self.assertNotIn("/python/lossgrid/", out)  # no line of the package
 
+    def test_a_hunt_is_one_item_that_fails_with_the_smallest_case(self):
+        self.write("test_hunts.py", f'''{RIGHT}
+test_right = lossgrid.hunt(mine, cases=6, seed=3, objectives="nll")
+{WRONG.split("import torch.distributed as dist")[1]}
+test_wrong = lossgrid.hunt(wrong, cases=40, seed=4, objectives=["nll"])
+''')
+        code, out = self.pytest()
+        self.assertEqual(code, 1, out)
+        self.assertRegex(out, r"test_hunts.py::test_right PASSED")
+        self.assertRegex(out, r"test_hunts.py::test_wrong FAILED")
+        self.assertRegex(out, r"\nhunt: seed 4, \d+ cases ")
+        self.assertRegex(out, r"\n1\. (loss|grad_logits|logprobs): 1 trial of wrong\n")
+        self.assertRegex(out, r"\n   smallest:  lossgrid run --load test_hunts.py .*--impl wrong")
+        self.assertNotIn("Traceback", out)
+
+    def test_bad_input_of_a_hunt_is_one_line(self):
+        self.write("my_loss.py", RIGHT)
+        begin = "import lossgrid\nfrom my_loss import mine\n"
+        arguments = {"seconds": "mine, seconds=0", "cases": "mine, cases=1.5", "seed": "mine, seed=-1",
+                     "function": "print", "objectives": "mine, objectives=[1]"}
+        for name, given in arguments.items():
+            self.write(f"test_{name}.py", f"{begin}test_it = lossgrid.hunt({given})\n")
+        self.write("test_unknown.py", f'{begin}test_it = lossgrid.hunt(mine, cases=1, objectives="nlll")\n')
+        code, out = self.pytest("--continue-on-collection-errors")
+        self.assertEqual(code, 1, out)
+        for line in ("lossgrid.hunt: seconds=0 is no number above 0",
+                     "lossgrid.hunt: cases=1.5 is no whole number of at least 1",
+                     "lossgrid.hunt: seed=-1 is no whole number of at least 0",
+                     "lossgrid.hunt: print is not declared with @lossgrid.implementation",
+                     "lossgrid.hunt: objectives=[1] is neither a text nor a list of texts",
+                     "lossgrid: unknown objective 'nlll'"):
+            self.assertIn(line, out)
+
     def test_an_executable_that_is_none_is_named(self):
         self.write_tests("my_loss.py", "test_right.py")
         for path, line in (("nowhere", "there is no executable nowhere"),

@@ -94,11 +94,6 @@ void fill_bits(const CaseSpec& spec, const std::vector<std::int64_t>& cu,
 std::vector<std::int64_t> case_lengths(const CaseSpec& spec) {
   std::vector<std::int64_t> lengths;
   if (has_explicit_lengths(spec)) {
-    const CaseSpec unset;
-    if (spec.seqs != unset.seqs || spec.seq_len != unset.seq_len) {
-      throw_bad_input("seqs and seq_len belong to a distribution, and lens = {} gives the lengths",
-                      spec.lens);
-    }
     lengths = parse_lengths(spec.lens);
   } else {
     const RandomStream random = random_stream(spec.seed, Stream::lengths);

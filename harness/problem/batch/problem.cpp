@@ -9,6 +9,7 @@
 #include "harness/core/hash.h"
 #include "harness/core/text.h"
 #include "harness/problem/batch/case_data.h"
+#include "harness/problem/batch/case_rules.h"
 #include "harness/problem/batch/poison.h"
 #include "harness/problem/batch/sharding.h"
 #include "harness/problem/case/case_keys.h"
@@ -24,56 +25,6 @@ namespace {
 void require_checked_keys(const CaseSpec& spec) {
   CaseSpec scratch;
   for (const CaseKey& key : case_keys()) key.set(scratch, key.get(spec));
-}
-
-/// Throws for keys of the lm_head in a case that starts from logits.
-void require_hidden_keys(const CaseSpec& spec) {
-  if (spec.hidden > 0) return;
-  const CaseSpec unset;
-  for (const char* name : {"hidden_values", "weight_layout", "tied_embedding", "lm_head_bias"}) {
-    const CaseKey& key = *find_case_key(name);
-    if (key.get(spec) == key.get(unset)) continue;
-    throw_bad_input("{} = {} belongs to the LM head of a case with hidden > 0", name,
-                    key.get(spec));
-  }
-}
-
-/// Throws for filters of a sampler that cannot be, or for the way they treat targets without any.
-void require_filters(const CaseSpec& spec) {
-  if (spec.top_k > spec.vocab) {
-    throw_bad_input("top_k = {}, must lie in [0, vocab = {}]", spec.top_k, spec.vocab);
-  }
-  const bool filters = SamplingFilter{spec.top_k, spec.top_p}.is_any();
-  if (filters || spec.filtered_targets == FilteredTargets::drop) return;
-  throw_bad_input("filtered_targets = zero belongs to a case with top_k or top_p");
-}
-
-/// Throws for a head without a vocabulary that has ids, a softmax or statistics of one.
-void require_head_keys(const CaseSpec& spec) {
-  if (spec.head == Head::lm) return;
-  const std::string head = find_case_key("head")->get(spec);
-  if (spec.vocab != 1) {
-    throw_bad_input("head = {} has no vocabulary, and vocab = {}", head, spec.vocab);
-  }
-  CaseSpec unset;
-  for (const char* name : {"logit_softcap", "sequence_temperatures", "top_k", "top_p",
-                           "teacher_topk", "teacher_hidden", "predictions"}) {
-    const CaseKey& key = *find_case_key(name);
-    if (key.get(spec) == key.get(unset)) continue;
-    throw_bad_input("{} = {} belongs to a vocabulary, and head = {} has none", name, key.get(spec),
-                    head);
-  }
-}
-
-/// Throws for a teacher that sends more ids than there are, or some ids of a product.
-void require_teacher_keys(const CaseSpec& spec) {
-  if (spec.teacher_topk > spec.vocab) {
-    throw_bad_input("teacher_topk = {}, must lie in [0, vocab = {}]", spec.teacher_topk,
-                    spec.vocab);
-  }
-  if (spec.teacher_topk == 0 || spec.teacher_hidden == 0) return;
-  throw_bad_input("teacher_topk = {} and teacher_hidden = {}: hidden states make logits of all ids",
-                  spec.teacher_topk, spec.teacher_hidden);
 }
 
 std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& lengths) {
@@ -208,24 +159,6 @@ DType teacher_dtype_of(const CaseSpec& spec) {
   return spec.dtype == DType::bf16 ? DType::bf16 : DType::f32;
 }
 
-namespace {
-
-/// Returns the case of a teacher's hidden states and weight, which nothing transforms.
-CaseSpec case_of_teacher_projection(CaseSpec spec) {
-  const CaseSpec unset;
-  spec.hidden = spec.teacher_hidden;
-  spec.hidden_values = unset.hidden_values;
-  spec.lm_head_bias = unset.lm_head_bias;
-  spec.logit_scale = unset.logit_scale;
-  spec.logit_softcap = unset.logit_softcap;
-  spec.temperature = unset.temperature;
-  spec.sequence_temperatures = unset.sequence_temperatures;
-  if (!has_projection(spec.values)) spec.values = Values::normal;
-  return spec;
-}
-
-}  // namespace
-
 void draw_teacher(Problem& problem, bool sends_logprobs) {
   CaseSpec spec = problem.spec;
   spec.seed = mix_bits(spec.seed + static_cast<std::uint64_t>(Stream::teacher));
@@ -266,10 +199,7 @@ void require_teacher(const Problem& problem, const Divergence& divergence) {
 
 Problem make_problem(const CaseSpec& spec) {
   require_checked_keys(spec);
-  require_hidden_keys(spec);
-  require_teacher_keys(spec);
-  require_filters(spec);
-  require_head_keys(spec);
+  require_case_rules(spec);
   Problem problem;
   problem.spec = spec;
   problem.source = FromCase{format_case(spec)};

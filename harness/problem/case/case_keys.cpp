@@ -2,6 +2,7 @@
 #include "harness/problem/case/case_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -34,14 +35,17 @@ CaseKey integer_key(const std::string& name, std::int64_t CaseSpec::*member, std
 }
 
 CaseKey boolean_key(const std::string& name, bool CaseSpec::*member) {
-  return {name, JsonType::boolean,
+  return {name,
+          JsonType::boolean,
           [member](const CaseSpec& spec) { return spec.*member ? "true" : "false"; },
           [name, member](CaseSpec& spec, std::string_view text) {
             if (text != "true" && text != "false") {
               throw_bad_input("{} = '{}' is neither true nor false", name, text);
             }
             spec.*member = text == "true";
-          }};
+          },
+          {},
+          {"true", "false"}};
 }
 
 /// Returns a key with any text; `check` throws if a value breaks the key's rule.
@@ -74,7 +78,9 @@ CaseKey enum_key(const std::string& name, Enum CaseSpec::*member,
     }
     throw_bad_input("{} = '{}' is not one of {}", name, text, join(names, ", "));
   };
-  return {name, JsonType::text, get, set};
+  CaseKey key{name, JsonType::text, get, set};
+  for (const auto& [value, known] : values) key.draws.push_back(known);
+  return key;
 }
 
 void check_lens(std::string_view text) {
@@ -189,8 +195,9 @@ CaseKey seed_key() {
 std::vector<CaseKey> make_keys() {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::vector<CaseKey> keys;
-  const auto add = [&keys](CaseKey key, const char* help) {
+  const auto add = [&keys](CaseKey key, const char* help, std::vector<std::string> draws = {}) {
     key.help = help;
+    if (key.draws.empty()) key.draws = std::move(draws);
     keys.push_back(std::move(key));
   };
   add(text_key("lens", &CaseSpec::lens, check_lens),
@@ -199,50 +206,61 @@ std::vector<CaseKey> make_keys() {
   add(integer_key("seq_len", &CaseSpec::seq_len, 0, kMaxSequenceLength),
       "longest sequence S of a distribution");
   add(integer_key("pad_multiple", &CaseSpec::pad_multiple, 1, kMaxMultiple),
-      "sequences are padded to it, beside the 2 cp (times tp with sp) that the grid needs");
+      "sequences are padded to it, beside the 2 cp (times tp with sp) that the grid needs",
+      {"2", "3", "8"});
   add(integer_key("bin_multiple", &CaseSpec::bin_multiple, 1, kMaxMultiple),
-      "the pack is filled up to it by stretching the last sequence");
+      "the pack is filled up to it by stretching the last sequence", {"4", "12", "32"});
   add(enum_key<CuMode>("cu", &CaseSpec::cu,
                        {{CuMode::true_lengths, "true"}, {CuMode::padded_lengths, "padded"}}),
       "cu_seqlens with true lengths, or with padded ones and the mask alone removes pads");
   add(text_key("mask", &CaseSpec::mask, check_mask),
       "all, ragged (70 %), response (60 % at the end), prompt16 (all but the first 16), "
-      "sparse (5 %), or bits by sequence 0110+111");
+      "sparse (5 %), or bits by sequence 0110+111",
+      {"all", "response", "sparse", "prompt2"});
   add(text_key("sample_mask", &CaseSpec::sample_mask, check_sample_mask),
-      "ones, alternate, or bits 1011");
+      "ones, alternate, or bits 1011", {"alternate"});
   add(text_key("targets", &CaseSpec::targets, check_targets),
-      "random ids, or shard_edges: first and last ids of the shards of tp = 2, 4, 8");
+      "random ids, or shard_edges: first and last ids of the shards of tp = 2, 4, 8",
+      {"shard_edges"});
   add(integer_key("global_valid_toks", &CaseSpec::global_valid_toks, 0, most),
-      "valid tokens of the global batch; 0: those of this one");
+      "valid tokens of the global batch; 0: those of this one", {"500"});
   add(integer_key("global_valid_seqs", &CaseSpec::global_valid_seqs, 0, most),
-      "valid sequences of the global batch; 0: those of this one");
+      "valid sequences of the global batch; 0: those of this one", {"40"});
   add(head_key(),
       "lm, or one number a row, replicated over TP: value (of the state before the next token), "
       "score (of a sequence, at its last masked token)");
-  add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any; 1 without one");
+  add(integer_key("vocab", &CaseSpec::vocab, 1, kMaxVocab), "vocabulary size, any; 1 without one",
+      {"1", "2", "3", "5", "8", "13", "31", "64", "101"});
   add(integer_key("hidden", &CaseSpec::hidden, 0, kMaxHidden),
-      "H: start from hidden states [T, H] and the weight of the LM head; 0: from logits");
+      "H: start from hidden states [T, H] and the weight of the LM head; 0: from logits",
+      {"1", "2", "5", "8", "17"});
   add(enum_key<HiddenValues>(
           "hidden_values", &CaseSpec::hidden_values,
           {{HiddenValues::normal, "normal"}, {HiddenValues::one_hot, "one_hot"}}),
       "of hidden states: normal, or one_hot of the row's id (then H = V: a bigram model)");
-  add(factor_key("logit_scale", &CaseSpec::logit_scale), "factor of the logits, before a soft-cap");
-  add(softcap_key(), "c of c tanh(logits / c); 0: none");
-  add(factor_key("temperature", &CaseSpec::temperature), "divides the logits, after a soft-cap");
+  add(factor_key("logit_scale", &CaseSpec::logit_scale), "factor of the logits, before a soft-cap",
+      {"0.25", "3"});
+  add(softcap_key(), "c of c tanh(logits / c); 0: none", {"0.5", "4", "30"});
+  add(factor_key("temperature", &CaseSpec::temperature), "divides the logits, after a soft-cap",
+      {"0.6", "1.7"});
   add(boolean_key("sequence_temperatures", &CaseSpec::sequence_temperatures),
       "every sequence has a temperature of its own, drawn in [0.5, 2], beside it: true, false");
   add(integer_key("top_k", &CaseSpec::top_k, 0, kMaxVocab),
-      "the softmax is over the ids whose z is at least the k-th largest of the row; 0: over all");
-  add(top_p_key(), "then over the most probable of these that add up to p; 1: over all of them");
+      "the softmax is over the ids whose z is at least the k-th largest of the row; 0: over all",
+      {"1", "2", "6"});
+  add(top_p_key(), "then over the most probable of these that add up to p; 1: over all of them",
+      {"0.5", "0.9"});
   add(enum_key<FilteredTargets>("filtered_targets", &CaseSpec::filtered_targets,
                                 {{FilteredTargets::drop, "drop"}, {FilteredTargets::zero, "zero"}}),
       "targets that top_k and top_p leave out: drop masks them, zero keeps them with the "
       "log-probability 0 and no gradient");
   add(integer_key("teacher_topk", &CaseSpec::teacher_topk, 0, kMaxVocab),
-      "of distill: the teacher's logits of its k most probable ids alone; 0: of all");
+      "of distill: the teacher's logits of its k most probable ids alone; 0: of all",
+      {"1", "2", "6"});
   add(integer_key("teacher_hidden", &CaseSpec::teacher_hidden, 0, kMaxHidden),
       "of distill: the teacher's hidden states of this size and its weight, whose product its "
-      "logits are; 0: its logits");
+      "logits are; 0: its logits",
+      {"2", "7"});
   add(enum_key<WeightLayout>("weight_layout", &CaseSpec::weight_layout,
                              {{WeightLayout::vocab_hidden, "vocab_hidden"},
                               {WeightLayout::hidden_vocab, "hidden_vocab"}}),
@@ -277,7 +295,8 @@ std::vector<CaseKey> make_keys() {
       "normal, flat, peaked, all_negative, offset, overflow, ties, masked_vocab, edge_mass, "
       "vanishing, denormal, finite_mask, late_max, lowest_mask, far_offset, buried_target, "
       "impossible_target");
-  add(scale_key(), "standard deviation of the logits where the regime has one");
+  add(scale_key(), "standard deviation of the logits where the regime has one",
+      {"0.01", "5", "100"});
   add(enum_key<Drift>("drift", &CaseSpec::drift,
                       {{Drift::near, "near"},
                        {Drift::far, "far"},
@@ -290,13 +309,19 @@ std::vector<CaseKey> make_keys() {
                        {{Poison::nan, "nan"}, {Poison::inf, "inf"}, {Poison::none, "none"}}),
       "what stands in logits and inputs that must not be read: nan, inf, none");
   add(integer_key("microbatches", &CaseSpec::microbatches, 1, kMaxMicrobatches),
-      "packs that every dp rank goes through, with sequences dealt at random");
+      "packs that every dp rank goes through, with sequences dealt at random", {"2", "3"});
   add(boolean_key("statistics", &CaseSpec::statistics),
       "entropy and the statistics of a step beside loss and metrics: true, false");
   add(boolean_key("predictions", &CaseSpec::predictions),
       "sum of squared probabilities, token accuracy and mean logit beside them: true, false");
   for (CaseKey& key : framework_keys()) keys.push_back(std::move(key));
   add(seed_key(), "of all random numbers");
+  for (CaseKey& key : keys) {
+    constexpr auto kKeepNumbers = std::to_array<std::string_view>(
+        {"pad_multiple", "bin_multiple", "cu", "weight_layout", "tied_embedding", "poison"});
+    key.keeps_numbers =
+        std::find(kKeepNumbers.begin(), kKeepNumbers.end(), key.name) != kKeepNumbers.end();
+  }
   return keys;
 }
 

@@ -26,6 +26,11 @@ struct CaseKey {
   /// Checks and stores a value. Throws bad_input that names the key and the rule.
   std::function<void(CaseSpec&, std::string_view)> set;
   std::string help = {};  // one line for `lossgrid list keys`
+  // Values that decide something in a small case, as text: all names of an enumeration. Empty for a
+  // key whose values follow from others, as lengths and seeds do.
+  std::vector<std::string> draws = {};
+  // True if no value changes a number of the truth: keys of layouts, padding and poison.
+  bool keeps_numbers = false;
 };
 
 /// Returns the table, in declaration order.

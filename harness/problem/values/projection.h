@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "harness/comm/process_grid.h"
@@ -52,6 +54,10 @@ std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
 
 /// True if hidden states and a weight can make logits of this regime.
 bool has_projection(Values values);
+
+/// Returns the reason for which no hidden states and weight make the logits of a case, one line
+/// that names the keys; nullopt where some do.
+std::optional<std::string> projection_refusal(const CaseSpec& spec);
 
 /// Returns the logits of row t and id v: the dot product of hidden[t] and weight[v], the bias
 /// included, over the temperature, in float64. Its error bound of a logit z that is made in

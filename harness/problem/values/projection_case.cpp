@@ -7,7 +7,11 @@
 // elements of the weight are the logits.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "harness/core/error.h"
 #include "harness/device/kernel/rank_threads.h"
@@ -29,14 +33,15 @@ bool is_shifted(const CaseSpec& spec) {
          spec.values == Values::late_max;
 }
 
-void require_possible_one_hot(const CaseSpec& spec) {
+/// Returns the refusal of one-hot hidden states; nullopt where the case can have them.
+std::optional<std::string> one_hot_refusal(const CaseSpec& spec) {
   if (spec.hidden != spec.vocab) {
-    throw_bad_input("hidden_values = one_hot needs hidden = vocab, not hidden = {} and vocab = {}",
-                    spec.hidden, spec.vocab);
+    return fmt::format(
+        "hidden_values = one_hot needs hidden = vocab, not hidden = {} and vocab = {}", spec.hidden,
+        spec.vocab);
   }
-  if (spec.values != Values::normal) {
-    throw_bad_input("hidden_values = one_hot goes with values = normal alone");
-  }
+  if (spec.values == Values::normal) return std::nullopt;
+  return "hidden_values = one_hot goes with values = normal alone";
 }
 
 /// Returns the reason for which no product has a regime, after its name; empty where one has.
@@ -58,20 +63,6 @@ std::string_view reason_of_logits(Values values) {
       return "far_offset needs logits: float32 products keep nothing beside it";
     default:
       return "";
-  }
-}
-
-void require_possible(const CaseSpec& spec) {
-  if (spec.dtype == DType::f64) {
-    throw_bad_input("dtype = f64 needs logits: hidden states and weight are f32 or bf16");
-  }
-  if (const std::string_view reason = reason_of_logits(spec.values); !reason.empty()) {
-    throw_bad_input("values = {}", reason);
-  }
-  if (spec.hidden_values == HiddenValues::one_hot) return require_possible_one_hot(spec);
-  if (is_shifted(spec) && !spec.lm_head_bias && spec.hidden < 2) {
-    throw_bad_input("hidden = {} leaves no place for the shift of the logits, must be at least 2",
-                    spec.hidden);
   }
 }
 
@@ -206,10 +197,23 @@ bool has_projection(Values values) {
   return reason_of_logits(values).empty();
 }
 
+std::optional<std::string> projection_refusal(const CaseSpec& spec) {
+  if (spec.dtype == DType::f64) {
+    return "dtype = f64 needs logits: hidden states and weight are f32 or bf16";
+  }
+  if (const std::string_view reason = reason_of_logits(spec.values); !reason.empty()) {
+    return fmt::format("values = {}", reason);
+  }
+  if (spec.hidden_values == HiddenValues::one_hot) return one_hot_refusal(spec);
+  if (!is_shifted(spec) || spec.lm_head_bias || spec.hidden >= 2) return std::nullopt;
+  return fmt::format("hidden = {} leaves no place for the shift of the logits, must be at least 2",
+                     spec.hidden);
+}
+
 std::shared_ptr<const Projection> make_projection(const CaseSpec& spec,
                                                   const std::vector<std::int32_t>& ids,
                                                   const std::vector<std::int32_t>& targets) {
-  require_possible(spec);
+  if (const auto refusal = projection_refusal(spec)) throw_bad_input("{}", *refusal);
   const auto size = static_cast<std::size_t>(spec.hidden);
   Projection projection;
   projection.tokens = static_cast<std::int64_t>(targets.size());

@@ -139,11 +139,14 @@ Divergence read_divergence(const OptionReader& reader) {
       {"`forward` KL(q, p), `reverse` KL(p, q), `mixed` w KL(q, p) + (1 - w) KL(p, q), `jsd` b "
        "KL(q, m) + (1 - b) KL(p, m) with m = b q + (1 - b) p",
        "NeMo-RL `kl_type`, TRL GKD"})];
-  const double mixed_kl_weight = reader.number(
-      "mixed_kl_weight", divergence.beta, {"w, in [0, 1]", "NeMo-RL `mixed_kl_weight`", kShare});
-  const double jsd_beta = reader.number(
-      "jsd_beta", divergence.beta,
-      {"b, in (0, 1)", "TRL `beta`, whose ends 0 and 1 are the two KLs", kBetween0And1});
+  const double mixed_kl_weight =
+      reader.number("mixed_kl_weight", divergence.beta,
+                    {"w, in [0, 1]", "NeMo-RL `mixed_kl_weight`", kShare, {"0.2"}});
+  const double jsd_beta = reader.number("jsd_beta", divergence.beta,
+                                        {"b, in (0, 1)",
+                                         "TRL `beta`, whose ends 0 and 1 are the two KLs",
+                                         kBetween0And1,
+                                         {"0.1", "0.9"}});
   divergence.beta = divergence.kind == Divergence::Kind::mixed ? mixed_kl_weight : jsd_beta;
   leave_out_side_without_weight(divergence);
   const bool zero_outside = reader.flag(
@@ -175,14 +178,18 @@ void read_clamped(const OptionReader& reader, DistillOptions& options) {
                                 .optional_number("log_prob_min_clamp", -10,
                                                  {"least logarithm of `forward_kl_topk`; null: no "
                                                   "bound. A clamped logarithm has no gradient",
-                                                  "verl", kBelow0})
+                                                  "verl",
+                                                  kBelow0,
+                                                  {"-3.0", "-1.0"}})
                                 .value_or(-kUnbounded);
   options.least = 0;
   options.most =
       reader
-          .optional_number(
-              "loss_max_clamp", 10,
-              {"largest loss of a token of `forward_kl_topk`; null: no bound", "verl", kAbove0})
+          .optional_number("loss_max_clamp", 10,
+                           {"largest loss of a token of `forward_kl_topk`; null: no bound",
+                            "verl",
+                            kAbove0,
+                            {"0.1", "1.5"}})
           .value_or(kUnbounded);
 }
 

@@ -179,7 +179,9 @@ OnPolicyDistillOptions read_on_policy_distill(const OptionReader& reader) {
           .optional_number("loss_max_clamp", 10,
                            {"bound of the loss of a token, or of d for `score`; a token that it "
                             "bounds has no gradient; null: no bound",
-                            "verl", kAbove0})
+                            "verl",
+                            kAbove0,
+                            {"0.1", "1.5"}})
           .value_or(std::numeric_limits<double>::infinity());
   return options;
 }

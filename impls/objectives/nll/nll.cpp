@@ -166,10 +166,14 @@ NllOptions read_nll_options(const OptionReader& reader) {
               {"false: mean over sequences of their token means", "not in NeMo-RL"});
   reader.read("label_smoothing", options.label_smoothing,
               {"e: (1 - e) of the NLL, and e of the mean over the vocabulary of - ln p",
-               "Megatron-LM, `F.cross_entropy`", kShareBelow1});
+               "Megatron-LM, `F.cross_entropy`",
+               kShareBelow1,
+               {"0.2"}});
   reader.read("z_loss_coefficient", options.z_loss_coefficient,
-              {"c: adds c logsumexp² of every token", "Liger `lse_square_scale`, torchtitan",
-               kNotNegative});
+              {"c: adds c logsumexp² of every token",
+               "Liger `lse_square_scale`, torchtitan",
+               kNotNegative,
+               {"0.01"}});
   options.weighs_by_probability =
       reader.index(
           "loss_type", 0, {"nll", "dft"},

@@ -121,7 +121,7 @@ BradleyTerryOptions BradleyTerryOptions::read(const OptionReader& reader) {
       {"true: m is the difference of the `rewards` of both, else 0", "TRL, OpenRLHF `margin`"});
   options.centring = reader
                          .optional_number("center_rewards_coefficient", std::nullopt,
-                                          {"k: adds k (c + r)²", "TRL", kNotNegative})
+                                          {"k: adds k (c + r)²", "TRL", kNotNegative, {"0.1"}})
                          .value_or(0);
   return options;
 }

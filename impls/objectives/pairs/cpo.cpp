@@ -42,7 +42,7 @@ struct CpoOptions {
 CpoOptions read_cpo_options(const OptionReader& reader) {
   CpoOptions o;
   const OptionNames loss_types{"sigmoid", "simpo", "hinge", "ipo"};
-  reader.read("beta", o.beta, {"factor of a reward", "TRL `CPOTrainer`", kAbove0});
+  reader.read("beta", o.beta, {"factor of a reward", "TRL `CPOTrainer`", kAbove0, {"0.5", "2.0"}});
   o.loss_type =
       loss_types[reader.index("loss_type", 0, loss_types,
                               {"`sigmoid` (CPO) and `hinge` take x, the sum of a sequence's "
@@ -50,14 +50,17 @@ CpoOptions read_cpo_options(const OptionReader& reader) {
                                "u = beta (x - y) - `simpo_gamma`",
                                "TRL, Liger `simpo_loss`"})]
           .name;
-  reader.read("label_smoothing", o.label_smoothing, {"as for `dpo`", "TRL", kBelowHalf});
+  reader.read("label_smoothing", o.label_smoothing, {"as for `dpo`", "TRL", kBelowHalf, {"0.2"}});
   reader.read("simpo_gamma", o.simpo_gamma,
-              {"margin of `simpo` that is not multiplied by beta", "TRL"});
+              {"margin of `simpo` that is not multiplied by beta", "TRL", {}, {"1.5"}});
+  reader.read("alpha", o.alpha,
+              {"above 0: (1 - exp(-alpha x)) / alpha in place of x (AlphaPO)",
+               "TRL",
+               kNotNegative,
+               {"0.25", "1.0"}});
   reader.read(
-      "alpha", o.alpha,
-      {"above 0: (1 - exp(-alpha x)) / alpha in place of x (AlphaPO)", "TRL", kNotNegative});
-  reader.read("cpo_alpha", o.cpo_alpha,
-              {"weight of the chosen sequences' negative log-likelihood", "TRL", kNotNegative});
+      "cpo_alpha", o.cpo_alpha,
+      {"weight of the chosen sequences' negative log-likelihood", "TRL", kNotNegative, {"0.5"}});
   reader.read("sft_average_log_probs", o.sft_average_log_probs,
               {"negative log-likelihood of the chosen sequences by token; false: as a sum",
                "TRL: the mean over the chosen tokens of a microbatch"});

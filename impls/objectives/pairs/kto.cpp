@@ -76,13 +76,15 @@ KtoOptions KtoOptions::read(const OptionReader& reader) {
       "beta", o.beta,
       {"a desirable example has the loss s(-beta (x - z0)), another one s(beta (x - z0)). x is its "
        "log-ratio. z0 is the mean log-ratio of the completions, at least 0 and without a gradient",
-       "TRL, Liger `kto_loss`", kAbove0});
+       "TRL, Liger `kto_loss`",
+       kAbove0,
+       {"0.5", "2.0"}});
   o.estimates_kl = reader.index("loss_type", 0, {"kto", "apo_zero_unpaired"},
                                 {"`apo_zero_unpaired`: z0 = 0", "TRL `loss_type`"}) == 0;
   reader.read("desirable_weight", o.desirable_weight,
-              {"weight of desirable examples", "TRL", kNotNegative});
+              {"weight of desirable examples", "TRL", kNotNegative, {"1.5"}});
   reader.read("undesirable_weight", o.undesirable_weight,
-              {"weight of the other examples", "TRL", kNotNegative});
+              {"weight of the other examples", "TRL", kNotNegative, {"0.5"}});
   return o;
 }
 

@@ -33,7 +33,9 @@ OrpoOptions read_orpo_options(const OptionReader& reader) {
   reader.read("beta", o.beta,
               {"weight of - ln s of the difference of the log-odds of both sequences' mean "
                "log-probabilities",
-               "TRL `ORPOTrainer`, Liger `orpo_loss`", kNotNegative});
+               "TRL `ORPOTrainer`, Liger `orpo_loss`",
+               kNotNegative,
+               {"0.5", "2.0"}});
   reader.read("sft_average_log_probs", o.sft_average_log_probs,
               {"the chosen sequences' negative log-likelihood by token; false: as a sum"});
   return o;

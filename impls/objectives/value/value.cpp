@@ -9,21 +9,25 @@ namespace lossgrid {
 ValueOptions read_value_options(const OptionReader& reader) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   ValueOptions options;
-  reader.read("scale", options.scale, {"factor of the loss", "NeMo-RL `scale`", kNotNegative});
+  reader.read("scale", options.scale,
+              {"factor of the loss", "NeMo-RL `scale`", kNotNegative, {"0.5"}});
   options.clip =
       reader
           .optional_number(
               "cliprange_value", std::nullopt,
               {"e: the larger loss of the value and of the value within e of its old value; null: "
                "the loss of the value alone",
-               "verl `cliprange_value`, NeMo-RL `cliprange`, AReaL `value_eps_clip`", kNotNegative})
+               "verl `cliprange_value`, NeMo-RL `cliprange`, AReaL `value_eps_clip`",
+               kNotNegative,
+               {"0.5", "0.0"}})
           .value_or(kNone);
   const bool is_huber =
       reader.index("loss_type", 0, {"mse", "huber"},
                    {"`mse`: d²/2 of d = value - return; `huber`: delta (|d| - delta/2) where "
                     "|d| > delta",
                     "AReaL"}) == 1;
-  const double delta = reader.number("huber_delta", 10, {"delta of `huber`", "AReaL", kAbove0});
+  const double delta =
+      reader.number("huber_delta", 10, {"delta of `huber`", "AReaL", kAbove0, {"0.5", "1.5"}});
   if (is_huber) options.delta = delta;
   options.aggregation.counted = CountedSequences::trained;
   reader.read("loss_agg_mode", options.aggregation.mode,
@@ -34,7 +38,7 @@ ValueOptions read_value_options(const OptionReader& reader) {
                "verl `loss_agg_mode`"});
   const std::optional<double> factor = reader.optional_number(
       "loss_scale_factor", std::nullopt,
-      {"C of `seq-mean-token-sum-norm`", "verl `loss_scale_factor`", kAbove0});
+      {"C of `seq-mean-token-sum-norm`", "verl `loss_scale_factor`", kAbove0, {"64.0"}});
   reader.require_all_known();
   const bool divides = options.aggregation.mode == AggregationMode::sequence_mean_token_sum_norm;
   if (factor.has_value() != divides) {

@@ -27,7 +27,7 @@ class Suite:
         """Returns the flags of ``lossgrid run`` for a process in ``folder``."""
         flags: List[str] = []
         for file in self.files:
-            flags += ["--load", _from(folder, os.path.join(os.path.dirname(test_file), file))]
+            flags += ["--load", path_from(folder, os.path.join(os.path.dirname(test_file), file))]
         flags += ["--impl", self.implementation]
         if self.suites:
             flags += ["--suite", ",".join(_suite(one, test_file, folder) for one in self.suites)]
@@ -54,38 +54,40 @@ def suite(function: Callable[..., Any], *, suite: Texts = (), cases: Texts = (),
         load: files that declare the function; by default the file of the function.
     """
     __tracebackhide__ = True
-    declared = _declaration_of(function)
-    suites, texts = _texts("suite", suite), _texts("cases", cases)
+    declared = declaration_of(function, "lossgrid.suite")
+    suites, texts = texts_of("suite", suite), texts_of("cases", cases)
     if bool(suites) == bool(texts):
         raise BadInput(f"lossgrid.suite({declared.name}, ...) needs either suite= or cases=")
     given = ":".join(f"{name}={value}" for name, value in (options or {}).items())
     return Suite(
         name=declared.name,
         implementation=declared.name + (f":{given}" if given else ""),
-        files=_texts("load", load) or (declared.file,), suites=suites, cases=texts,
-        grids=_texts("grids", grids))
+        files=texts_of("load", load) or (declared.file,), suites=suites, cases=texts,
+        grids=texts_of("grids", grids))
 
 
-def _declaration_of(function: Any) -> Declaration:
+def declaration_of(function: Any, caller: str) -> Declaration:
+    """Returns the declaration of a function. Raises BadInput that begins with the caller."""
     __tracebackhide__ = True
     for declared in registered():
         if declared.function is function:
             return declared
     name = getattr(function, "__name__", repr(function))
-    raise BadInput(f"lossgrid.suite: {name} is not declared with @lossgrid.implementation or "
+    raise BadInput(f"{caller}: {name} is not declared with @lossgrid.implementation or "
                    "@lossgrid.engine")
 
 
-def _texts(argument: str, value: Any) -> Tuple[str, ...]:
+def texts_of(argument: str, value: Any, caller: str = "lossgrid.suite") -> Tuple[str, ...]:
+    """Returns one text or several as a tuple. Raises BadInput that begins with the caller."""
     __tracebackhide__ = True
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, (tuple, list)) or \
             any(not isinstance(one, str) or not one for one in texts):
-        raise BadInput(f"lossgrid.suite: {argument}={value!r} is neither a text nor a list of texts")
+        raise BadInput(f"{caller}: {argument}={value!r} is neither a text nor a list of texts")
     return tuple(texts)
 
 
-def _from(folder: str, path: str) -> str:
+def path_from(folder: str, path: str) -> str:
     """Returns ``path`` relative to ``folder``."""
     relative = os.path.relpath(path, folder)
     return os.path.normpath(path) if relative.startswith(os.pardir) else relative
@@ -93,4 +95,4 @@ def _from(folder: str, path: str) -> str:
 
 def _suite(name_or_path: str, test_file: str, folder: str) -> str:
     path = os.path.join(os.path.dirname(test_file), name_or_path)
-    return _from(folder, path) if os.path.isfile(path) else name_or_path
+    return path_from(folder, path) if os.path.isfile(path) else name_or_path

@@ -31,12 +31,16 @@ void AggregationOptions::read(const OptionReader& reader) {
                "verl `loss_agg_mode`, SkyRL `loss_reduction`"});
   reader.read("loss_scale_factor", loss_scale_factor,
               {"C of `seq-mean-token-sum-norm`",
-               "verl `loss_scale_factor`; Dr. GRPO, TRL `dr_grpo`", kAbove0});
+               "verl `loss_scale_factor`; Dr. GRPO, TRL `dr_grpo`",
+               kAbove0,
+               {"64.0"}});
   reader.read(
       "prompt_group_size", prompt_group_size,
       {"neighbouring sequences that answer one prompt, for `prompt-mean`; the last group may "
        "have fewer",
-       "SkyRL `n_samples_per_prompt`", kGroup});
+       "SkyRL `n_samples_per_prompt`",
+       kGroup,
+       {"2.0", "3.0"}});
   reader.read("count_masked_sequences", count_masked_sequences,
               {"means over sequences or groups by `loss_agg_mode` count masked ones too",
                "false: verl, OpenRLHF; true: SkyRL, TRL"});

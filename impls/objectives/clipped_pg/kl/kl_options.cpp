@@ -14,7 +14,7 @@ namespace lossgrid {
 
 void KlOptions::read(const OptionReader& reader) {
   reader.read("reference_policy_kl_penalty", reference_policy_kl_penalty,
-              {"weight of the KL term", "verl `kl_loss_coef`"});
+              {"weight of the KL term", "verl `kl_loss_coef`", {}, {"0.1", "0.0"}});
   reader.read("reference_policy_kl_type", reference_policy_kl_type, {"k1", "k2", "k3", "abs"},
               {"estimator of the KL, or `abs`, the distance of the log-probabilities",
                "verl `kl_loss_type`"});
@@ -30,9 +30,9 @@ void KlOptions::read(const OptionReader& reader) {
                "NeMo-RL; verl, SkyRL; verl `k3+`; OpenRLHF `unbiased_gradient`; TRL "
                "`use_bias_correction_kl`"});
   reader.read("kl_input_clamp_value", kl_input_clamp_value,
-              {"clamp of the log ratio in the KL; null: no clamp", "", kAbove0});
+              {"clamp of the log ratio in the KL; null: no clamp", "", kAbove0, {"0.4"}});
   reader.read("kl_output_clamp_value", kl_output_clamp_value,
-              {"clamp of the KL; null: no clamp", "", kAbove0});
+              {"clamp of the KL; null: no clamp", "", kAbove0, {"0.05"}});
   reader.read("use_kl_in_reward", use_kl_in_reward,
               {"the KL is in the reward: no term in the loss"});
   reader.read("use_on_policy_kl_approximation", use_on_policy_kl_approximation,

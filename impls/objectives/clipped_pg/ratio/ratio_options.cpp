@@ -23,12 +23,20 @@ constexpr NumberRule kVersion{"must be a whole number in [0, 2^24]", [](double x
 
 void RatioOptions::read(const OptionReader& reader) {
   reader.read("ratio_clip_min", ratio_clip_min,
-              {"clip range of the ratio, from 1 - min", "verl `clip_ratio_low`", kShare});
+              {"clip range of the ratio, from 1 - min",
+               "verl `clip_ratio_low`",
+               kShare,
+               {"0.1", "0.003", "0.0"}});
   reader.read("ratio_clip_max", ratio_clip_max,
-              {"clip range of the ratio, to 1 + max", "verl `clip_ratio_high`", kNotNegative});
+              {"clip range of the ratio, to 1 + max",
+               "verl `clip_ratio_high`",
+               kNotNegative,
+               {"0.28", "0.01", "1.1"}});
   reader.read("ratio_clip_c", ratio_clip_c,
               {"dual clip: bounds the loss of negative advantages",
-               "verl `clip_ratio_c`, TRL `delta` (above 1 + max)", kAbove1});
+               "verl `clip_ratio_c`, TRL `delta` (above 1 + max)",
+               kAbove1,
+               {"1.4", "3.0"}});
   reader.read("disable_ppo_ratio", disable_ppo_ratio,
               {"log-probability instead of the ratio", "REINFORCE; verl `gpg`"});
   reader.read("force_on_policy_ratio", force_on_policy_ratio,
@@ -36,11 +44,15 @@ void RatioOptions::read(const OptionReader& reader) {
   reader.read("log_ratio_min", log_ratio_min,
               {"lower bound of the logarithm of a ratio before its exponential, without gradient "
                "beyond it",
-               "verl, SkyRL, OpenRLHF -20; torchtitan -10; none in NeMo-RL, TRL, AReaL", kBelow0});
+               "verl, SkyRL, OpenRLHF -20; torchtitan -10; none in NeMo-RL, TRL, AReaL",
+               kBelow0,
+               {"-0.3", "-10.0"}});
   reader.read(
       "log_ratio_max", log_ratio_max,
       {"upper bound of the logarithm of a ratio before its exponential, without gradient beyond it",
-       "verl, SkyRL, OpenRLHF 20; torchtitan 10; none in NeMo-RL, TRL, AReaL", kAbove0});
+       "verl, SkyRL, OpenRLHF 20; torchtitan 10; none in NeMo-RL, TRL, AReaL",
+       kAbove0,
+       {"0.25", "10.0"}});
   reader.read("use_cispo", use_cispo,
               {"clipped ratio as a weight without gradient", "CISPO, MiniMax-M1"});
   reader.read(
@@ -61,7 +73,9 @@ void RatioOptions::read(const OptionReader& reader) {
                "AReaL `prox_logp_method`; linear: its `ProxApproxMethod`"});
   reader.read("current_version", current_version,
               {"version of the current policy, for `loglinear` and `linear`",
-               "AReaL `current_version`", kVersion});
+               "AReaL `current_version`",
+               kVersion,
+               {"5.0"}});
 }
 
 void require_ratios_fit(const ClippedPgOptions& o) {

@@ -51,19 +51,27 @@ void RejectionOptions::read(const OptionReader& reader) {
   }
   reader.read("rollout_rs_threshold", rollout_rs_threshold,
               {"upper bound of the statistic of `rollout_rs`; for k1 the upper bound of the weight",
-               "verl `rollout_rs_threshold`"});
+               "verl `rollout_rs_threshold`",
+               {},
+               {"1.2", "0.05"}});
   reader.read("rollout_rs_threshold_min", rollout_rs_threshold_min,
-              {"lower bound of the weight, for k1 alone"});
+              {"lower bound of the weight, for k1 alone", "", {}, {"0.7"}});
   reader.read("veto_ratio_min", veto_ratio_min,
-              {"a token with a weight below it drops its sequence", "SkyRL outlier mask, verl veto",
-               kAbove0});
-  reader.read(
-      "veto_ratio_max", veto_ratio_max,
-      {"a token with a weight above it drops its sequence", "SkyRL outlier mask, verl veto"});
+              {"a token with a weight below it drops its sequence",
+               "SkyRL outlier mask, verl veto",
+               kAbove0,
+               {"0.75"}});
+  reader.read("veto_ratio_max", veto_ratio_max,
+              {"a token with a weight above it drops its sequence",
+               "SkyRL outlier mask, verl veto",
+               {},
+               {"1.3"}});
   reader.read("off_policy_mask_threshold", off_policy_mask_threshold,
               {"drops tokens with negative advantages of sequences whose mean generation - current "
                "is above it",
-               "TRL `off_policy_mask_threshold`, OPSM"});
+               "TRL `off_policy_mask_threshold`, OPSM",
+               {},
+               {"0.0", "0.01", "0.3"}});
   reader.read("token_masks_first", token_masks_first,
               {"weights and masks of a sequence take the tokens that `rollout_rs` keeps; vetoes "
                "come first and take all tokens",

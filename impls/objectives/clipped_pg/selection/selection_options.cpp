@@ -24,28 +24,40 @@ constexpr NumberRule kSeed{"must be a whole number in [0, 2^53]", [](double x) {
 
 void SelectionOptions::read(const OptionReader& reader) {
   reader.read("clip_cov_ratio", clip_cov_ratio,
-              {"share of the tokens that `clip_cov` [selects](#selections-of-tokens)", "verl",
-               kShareAbove0});
+              {"share of the tokens that `clip_cov` [selects](#selections-of-tokens)",
+               "verl",
+               kShareAbove0,
+               {"0.1", "0.5"}});
   reader.read("clip_cov_lb", clip_cov_lb,
-              {"lower bound of the covariance of the candidates of `clip_cov`", "verl"});
-  reader.read("clip_cov_ub", clip_cov_ub,
-              {"upper bound of the covariance of the candidates of `clip_cov`", "verl"});
-  reader.read("clip_cov_seed", clip_cov_seed,
-              {"seed of the lots of `clip_cov`", "stands for torch's generator", kSeed});
+              {"lower bound of the covariance of the candidates of `clip_cov`",
+               "verl",
+               {},
+               {"0.02", "-100.0"}});
   reader.read(
-      "kl_cov_ratio", kl_cov_ratio,
-      {"share of the tokens that `kl_cov` [selects](#selections-of-tokens)", "verl", kShareAbove0});
+      "clip_cov_ub", clip_cov_ub,
+      {"upper bound of the covariance of the candidates of `clip_cov`", "verl", {}, {"0.8"}});
+  reader.read("clip_cov_seed", clip_cov_seed,
+              {"seed of the lots of `clip_cov`", "stands for torch's generator", kSeed, {"2.0"}});
+  reader.read("kl_cov_ratio", kl_cov_ratio,
+              {"share of the tokens that `kl_cov` [selects](#selections-of-tokens)",
+               "verl",
+               kShareAbove0,
+               {"0.2"}});
   reader.read("ppo_kl_coef", ppo_kl_coef,
-              {"weight of the penalty of `kl_cov`", "verl", kNotNegative});
+              {"weight of the penalty of `kl_cov`", "verl", kNotNegative, {"0.5"}});
   reader.read(
       "top_entropy_quantile", top_entropy_quantile,
       {"share of the tokens, those with the highest entropies, that keep their policy term: "
        "see [selections](#selections-of-tokens)",
-       "TRL", kShare});
+       "TRL",
+       kShare,
+       {"0.3", "0.7"}});
   reader.read("m2_threshold", m2_threshold,
               {"M2PO: the tokens with the largest (prev - generation)² lose their policy term: see "
                "[selections](#selections-of-tokens)",
-               "AReaL", kAbove0});
+               "AReaL",
+               kAbove0,
+               {"0.02", "0.0000002"}});
 }
 
 void require_selection_fits(const ClippedPgOptions& o) {

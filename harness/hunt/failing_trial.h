@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// `FailingTrial`: a case, an implementation and the grids on which a check fails.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/comm/process_grid.h"
+#include "harness/problem/case/case_spec.h"
+#include "harness/problem/case/suite.h"
+
+namespace lossgrid {
+
+struct FailingTrial {
+  CaseSpec spec;
+  std::string implementation;  // as on the command line
+  // The last one fails; those before it are compared with it (determinism over grids).
+  std::vector<Grid> grids;
+  std::string check;  // name of a check, invariant, verdict or cost, or a status ("crashed")
+};
+
+/// Returns the suite of one case and one implementation.
+Suite suite_of(const FailingTrial& trial, Backend backend);
+
+/// Returns the command line that runs the trial again, with --load for a loaded implementation.
+std::string reproduce(const FailingTrial& trial, Backend backend);
+
+}  // namespace lossgrid

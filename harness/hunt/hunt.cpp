@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/hunt/hunt.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/core/text.h"
+#include "harness/hunt/failing_trial.h"
+#include "harness/hunt/failure_groups.h"
+#include "harness/hunt/implementation_draw.h"
+#include "harness/hunt/pair_coverage.h"
+#include "harness/hunt/shrink.h"
+#include "harness/loss/registry.h"
+#include "harness/runner/run.h"
+#include "harness/runner/verdict/failed_checks.h"
+
+namespace lossgrid {
+namespace {
+
+constexpr std::size_t kCandidates = 3;        // of which the one with the most new pairs is taken
+constexpr std::size_t kImplementations = 3;   // of a case
+constexpr std::size_t kMostCauses = 20;       // that are made smaller
+constexpr std::int64_t kMostIdleCases = 500;  // of which no trial ran
+
+struct DrawnCase {
+  CaseSpec spec;
+  std::vector<Grid> grids;
+  std::vector<std::string> implementations;
+  std::vector<Setting> settings;
+};
+
+std::vector<Setting> settings_on(const CaseSpec& spec, const std::vector<Grid>& grids) {
+  std::vector<Setting> settings = settings_of(spec, grids.front());
+  for (std::size_t k = 1; k < grids.size(); ++k) {
+    for (Setting& setting : settings_of(spec, grids[k])) {
+      const bool is_known = std::any_of(settings.begin(), settings.end(),
+                                        [&](const Setting& s) { return s.label == setting.label; });
+      if (!is_known) settings.push_back(std::move(setting));
+    }
+  }
+  return settings;
+}
+
+DrawnRecord record_of(const DrawnCase& drawn) {
+  DrawnRecord record{format_case(drawn.spec), {}, drawn.implementations, {}};
+  for (const Grid& grid : drawn.grids) record.grids.push_back(format_grid(grid));
+  return record;
+}
+
+}  // namespace
+
+class Hunt::State {
+ public:
+  State(HuntOptions options, std::function<void(const HuntProgress&)> progress)
+      : options_(std::move(options)),
+        report_progress_(std::move(progress)),
+        limits_(options_.limits),
+        implementations_(options_.implementations),
+        shrinker_(options_.run, options_.backend, options_.shrink_seconds) {
+    for (const std::string& kind : limits_.objectives) find_objective(kind);
+    limits_.from_logits = limits_.from_logits && implementations_.any_from_logits();
+    limits_.from_hidden = limits_.from_hidden && implementations_.any_from_hidden();
+    out_.record.seed = options_.seed;
+  }
+
+  bool next() {
+    const DrawnCase drawn = draw();
+    run_case(drawn);
+    report_progress_(progress_);
+    out_.record.end = reason_to_end();
+    return out_.record.end.empty();
+  }
+
+  HuntOutcome outcome(const std::string& end) const {
+    HuntOutcome out = out_;
+    if (out.record.end.empty()) out.record.end = end;
+    out.record.seconds = seconds();
+    out.record.found = groups_.records();
+    for (const auto& [kinds, count] : coverage_.by_kinds()) {
+      out.record.pairs.push_back(
+          {name(kinds.first), name(kinds.second), count.drawn, count.decided});
+    }
+    return out;
+  }
+
+ private:
+  DrawnCase draw() {
+    DrawnCase best;
+    std::int64_t most = -1;
+    for (std::size_t k = 0; k < kCandidates; ++k) {
+      Dice dice(options_.seed, static_cast<std::uint64_t>(progress_.cases) * kCandidates + k);
+      DrawnCase drawn;
+      drawn.spec = draw_case(dice, limits_);
+      drawn.grids = {draw_grid(dice, drawn.spec, limits_)};
+      Grid other = draw_grid(dice, drawn.spec, limits_);
+      if (other != drawn.grids.front()) drawn.grids.push_back(other);
+      drawn.implementations = implementations_.draw(dice, drawn.spec, kImplementations);
+      drawn.settings = settings_on(drawn.spec, drawn.grids);
+      const std::int64_t open = coverage_.open_pairs(drawn.settings);
+      if (open <= most || (drawn.implementations.empty() && k + 1 < kCandidates)) continue;
+      most = open;
+      best = std::move(drawn);
+    }
+    return best;
+  }
+
+  void run_case(const DrawnCase& drawn) {
+    ++progress_.cases;
+    ++out_.record.cases;
+    out_.record.drawn.push_back(record_of(drawn));
+    Suite suite;
+    suite.name = "hunt";
+    suite.cases = {drawn.spec};
+    suite.grids = drawn.grids;
+    suite.implementations = drawn.implementations;
+    suite.backend = options_.backend;
+    failing_.clear();
+    ran_ = false;
+    ProblemCache problems;
+    try {
+      out_.must_end = run_suites({suite}, options_.run, problems, [&](const TrialRecord& trial) {
+        take(drawn, trial);
+        return true;
+      });
+      if (ran_ && coverage_.open_pairs(drawn.settings) > 0) {
+        coverage_.add(drawn.settings, deciding_settings(drawn.spec, drawn.settings));
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::bad_input) throw;
+      ++out_.record.refused;
+      out_.record.drawn.back().refusal = error.what();
+    }
+    idle_cases_ = ran_ ? 0 : idle_cases_ + 1;
+    if (idle_cases_ >= kMostIdleCases) {
+      throw_bad_input(
+          "{} cases in a row were drawn of which no implementation supports any; the last reason: "
+          "{}",
+          kMostIdleCases, last_reason_);
+    }
+    for (const FailingTrial& trial : shared(failing_)) group(trial);
+  }
+
+  /// Counts a trial of the case.
+  void take(const DrawnCase& drawn, const TrialRecord& trial) {
+    implementations_.learn(drawn.spec, trial);
+    if (trial.status == TrialStatus::skipped) {
+      ++out_.record.skipped;
+      last_reason_ = trial.reason;
+      return;
+    }
+    ran_ = true;
+    ++progress_.trials;
+    if (!is_bad(trial.status)) {
+      ++out_.record.passed;
+      return;
+    }
+    ++out_.record.bad;
+    ++progress_.bad;
+    std::vector<Grid> grids;
+    for (const Grid& grid : drawn.grids) {
+      grids.push_back(grid);
+      if (format_grid(grid) == trial.grid()) break;
+    }
+    for (const std::string& check : failed_checks(trial)) {
+      failing_.push_back({drawn.spec, trial.implementation, grids, check});
+      break;  // those behind the first one are consequences of the same mistake
+    }
+    if (out_.must_end) out_.bad_trials.push_back(trial);
+    last_bad_ = trial;
+  }
+
+  /// Returns the failing trials that the reporting process found, on all processes.
+  std::vector<FailingTrial> shared(const std::vector<FailingTrial>& own) const {
+    std::vector<std::string> lines;
+    for (const FailingTrial& trial : own) {
+      std::vector<std::string> grids;
+      for (const Grid& grid : trial.grids) grids.push_back(format_grid(grid));
+      lines.push_back(format_case(trial.spec) + '\t' + trial.implementation + '\t' +
+                      join(grids, ",") + '\t' + shortened(trial.check, 200));
+    }
+    const std::string text = options_.run.ranks.share_of_reporter(join(lines, "\n"));
+    std::vector<FailingTrial> all;
+    if (text.empty()) return all;
+    for (const std::string& line : split(text, '\n')) {
+      const std::vector<std::string> parts = split(line, '\t');
+      FailingTrial trial{parse_case(parts[0]), parts[1], {}, parts[3]};
+      for (const std::string& grid : split(parts[2], ',')) trial.grids.push_back(parse_grid(grid));
+      all.push_back(std::move(trial));
+    }
+    return all;
+  }
+
+  void group(const FailingTrial& trial) {
+    if (groups_.count(trial)) return;
+    FoundRecord found;
+    found.first = reproduce(trial, options_.backend);
+    Shrunk smallest{trial, last_bad_, out_.must_end};
+    found.is_shrunk = !out_.must_end && groups_.size() < kMostCauses;
+    if (found.is_shrunk) {
+      progress_.is_shrinking = true;
+      report_progress_(progress_);
+      smallest = shrinker_.shrink(trial);
+      progress_.is_shrinking = false;
+      out_.must_end = smallest.must_end;
+    }
+    found.smallest = format_case(smallest.trial.spec);
+    for (const Grid& grid : smallest.trial.grids) found.grids.push_back(format_grid(grid));
+    found.reason = smallest.record.reason;
+    found.reproduce = reproduce(smallest.trial, options_.backend);
+    const std::size_t known = groups_.size();
+    groups_.add(trial, smallest.trial, std::move(found));
+    if (groups_.size() > known) out_.bad_trials.push_back(smallest.record);
+  }
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+  /// Returns "" while the hunt goes on. Collective.
+  std::string reason_to_end() const {
+    if (out_.must_end) return "hang";
+    if (options_.until_failure && groups_.size() > 0) return "failure";
+    if (options_.cases && progress_.cases >= *options_.cases) return "cases";
+    const Ranks& ranks = options_.run.ranks;
+    const bool is_over = options_.seconds && seconds() >= *options_.seconds;
+    return ranks.agree_on_any(ranks.reports() && is_over) ? "seconds" : "";
+  }
+
+  const HuntOptions options_;
+  const std::function<void(const HuntProgress&)> report_progress_;
+  DrawLimits limits_;
+  ImplementationDraw implementations_;
+  Shrinker shrinker_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  PairCoverage coverage_;
+  FailureGroups groups_;
+  HuntProgress progress_;
+  HuntOutcome out_;
+  std::vector<FailingTrial> failing_;  // of the last case
+  TrialRecord last_bad_;
+  bool ran_ = false;  // a trial of the last case
+  std::int64_t idle_cases_ = 0;
+  std::string last_reason_;
+};
+
+Hunt::Hunt(HuntOptions options, std::function<void(const HuntProgress&)> progress)
+    : state_(std::make_unique<State>(std::move(options), std::move(progress))) {}
+
+Hunt::~Hunt() = default;
+
+bool Hunt::next() {
+  return state_->next();
+}
+
+HuntOutcome Hunt::outcome(const std::string& end) const {
+  return state_->outcome(end);
+}
+
+}  // namespace lossgrid
