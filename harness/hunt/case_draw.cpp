@@ -127,7 +127,8 @@ std::vector<const CaseKey*> keys_to_draw(const CaseSpec& spec, const ObjectiveNe
     const bool is_of_teacher = key.name.starts_with("teacher_");
     const bool is_of_sampler = key.name == "top_k" || key.name == "top_p";
     const bool has_bits = key.name == "mask" && spec.mask.find('0') != std::string::npos;
-    if (is_drawn_apart(key) || has_bits) continue;
+    const bool splits_units = key.name == "sample_mask" && needs.sequences_per_unit > 1;
+    if (is_drawn_apart(key) || has_bits || splits_units) continue;
     if (is_of_teacher ? !has_teacher : is_of_sampler && has_teacher) continue;
     keys.push_back(&key);
   }
@@ -150,7 +151,10 @@ void draw_values(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
 void draw_keys(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
   const Divergence& divergence = needs.terms.divergence;
   const CaseKey& topk = *find_case_key("teacher_topk");
-  if (divergence.topk != Divergence::Topk::whole) try_set(spec, topk, dice.pick(topk.draws));
+  if (divergence.takes_logprobs()) {
+    spec.teacher_topk =
+        std::min(std::stoll(dice.pick(topk.draws)), static_cast<long long>(spec.vocab));
+  }
   const std::vector<const CaseKey*> keys = keys_to_draw(spec, needs);
   for (std::size_t left = draw_count(dice); left > 0; --left) {
     const CaseKey& key = *dice.pick(keys);

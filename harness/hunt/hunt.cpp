@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kCandidates = 3;        // of which the one with the most new pairs is taken
 constexpr std::size_t kImplementations = 3;   // of a case
-constexpr std::size_t kMostCauses = 20;       // that are made smaller
+constexpr int kMostShrunk = 40;               // trials that are made smaller
 constexpr std::int64_t kMostIdleCases = 500;  // of which no trial ran
 
 struct DrawnCase {
@@ -196,7 +196,7 @@ class Hunt::State {
     FoundRecord found;
     found.first = reproduce(trial, options_.backend);
     Shrunk smallest{trial, last_bad_, out_.must_end};
-    found.is_shrunk = !out_.must_end && groups_.size() < kMostCauses;
+    found.is_shrunk = !out_.must_end && shrunk_++ < kMostShrunk;
     if (found.is_shrunk) {
       progress_.is_shrinking = true;
       report_progress_(progress_);
@@ -240,6 +240,7 @@ class Hunt::State {
   std::vector<FailingTrial> failing_;  // of the last case
   TrialRecord last_bad_;
   bool ran_ = false;  // a trial of the last case
+  int shrunk_ = 0;
   std::int64_t idle_cases_ = 0;
   std::string last_reason_;
 };

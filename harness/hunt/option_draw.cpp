@@ -15,18 +15,26 @@ bool is_switch(const OptionDraw::Value& value) {
 }  // namespace
 
 OptionDraw::OptionDraw(std::string kind) : kind_(std::move(kind)) {
-  std::vector<Value> all;
+  std::vector<Value> open;
   for (const OptionDescription& option : find_objective(kind_).document()) {
     for (const std::string& value : option.draws) {
-      if (value != option.fallback) all.emplace_back(option.name, value);
+      if (value != option.fallback) open.emplace_back(option.name, value);
     }
   }
-  for (const Value& value : all) {
-    bool found = false;
-    ObjectiveOptions companions = find_companions(value, all, found);
-    if (!found) continue;
-    values_.push_back(value);
-    companions_[value] = std::move(companions);
+  // What one value needs may need others itself.
+  std::size_t before = 0;
+  while (open.size() != before) {
+    before = open.size();
+    std::vector<Value> still_open;
+    for (const Value& value : open) {
+      if (const auto companions = find_companions(value, open)) {
+        values_.push_back(value);
+        companions_[value] = *companions;
+      } else {
+        still_open.push_back(value);
+      }
+    }
+    open = std::move(still_open);
   }
 }
 
@@ -39,23 +47,37 @@ bool OptionDraw::takes(const ObjectiveOptions& options) const {
   }
 }
 
-ObjectiveOptions OptionDraw::find_companions(const Value& value, const std::vector<Value>& others,
-                                             bool& found) const {
-  found = true;
-  const ObjectiveOptions alone{value};
-  if (takes(alone)) return {};
-  for (const Value& one : others) {
-    if (one.first != value.first && takes({value, one})) return {one};
+std::optional<ObjectiveOptions> OptionDraw::find_companions(const Value& value,
+                                                            const std::vector<Value>& open) const {
+  // Options that the objective takes: none, and the switches that are known, with what they need.
+  std::vector<ObjectiveOptions> taken{{}};
+  for (const Value& known : values_) {
+    if (!is_switch(known) || known.first == value.first) continue;
+    ObjectiveOptions all = companions_.at(known);
+    all.insert(known);
+    if (!all.contains(value.first)) taken.push_back(std::move(all));
   }
-  for (const Value& one : others) {
-    if (!is_switch(one) || one.first == value.first) continue;
-    for (const Value& other : others) {
-      const bool is_third = is_switch(other) && other.first != value.first;
-      if (is_third && one.first < other.first && takes({value, one, other})) return {one, other};
+  const auto takes_with = [&](const ObjectiveOptions& companions) {
+    ObjectiveOptions all = companions;
+    return all.insert(value).second && takes(all);
+  };
+  for (const ObjectiveOptions& some : taken) {
+    if (takes_with(some)) return some;
+  }
+  for (const ObjectiveOptions& some : taken) {
+    for (const Value& one : open) {
+      ObjectiveOptions more = some;
+      if (more.insert(one).second && takes_with(more)) return more;
     }
   }
-  found = false;
-  return {};
+  for (const ObjectiveOptions& some : taken) {
+    for (const ObjectiveOptions& others : taken) {
+      ObjectiveOptions more = some;
+      more.insert(others.begin(), others.end());
+      if (takes_with(more)) return more;
+    }
+  }
+  return std::nullopt;
 }
 
 bool OptionDraw::add(const Value& value, ObjectiveOptions& options) const {

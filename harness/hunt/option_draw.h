@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,9 +34,10 @@ class OptionDraw {
   /// all of them together.
   bool add(const Value& value, ObjectiveOptions& options) const;
   bool takes(const ObjectiveOptions& options) const;
-  /// Returns the fewest other values, at most two, beside which the objective takes `value`.
-  ObjectiveOptions find_companions(const Value& value, const std::vector<Value>& others,
-                                   bool& found) const;
+  /// Returns few other options beside which the objective takes `value`: none, those that values
+  /// known so far stand with, or one of the `open` values in addition. nullopt if there are none.
+  std::optional<ObjectiveOptions> find_companions(const Value& value,
+                                                  const std::vector<Value>& open) const;
 
   std::string kind_;
   std::vector<Value> values_;

@@ -56,15 +56,16 @@ void add_fewer_settings(const FailingTrial& trial, Smaller& smaller) {
     t.implementation = t.implementation.substr(0, t.implementation.find(':'));
   });
   smaller.add([](FailingTrial& t) {
-    t.spec.objective = ObjectiveSpec();
+    if (t.spec.head != Head::lm) t.spec.vocab = 8;
     t.spec.head = Head::lm;
+    t.spec.objective = ObjectiveSpec();
     t.spec.teacher_topk = 0;
     t.spec.teacher_hidden = 0;
-    if (t.spec.vocab == 1) t.spec.vocab = 8;
   });
   smaller.add([](FailingTrial& t) { t.spec.objective.options.clear(); });
   for (const Setting& setting : settings_of(trial.spec, Grid())) {
-    if (setting.kind == SettingKind::objective) continue;
+    // A mask of all tokens is smaller than the default, which masks some.
+    if (setting.kind == SettingKind::objective || setting.key == "mask") continue;
     smaller.add([&setting](FailingTrial& t) { t.spec = without(t.spec, setting); });
   }
 }

@@ -69,7 +69,8 @@ void add_axes(const Grid& grid, std::vector<Setting>& settings) {
     if (is_there) settings.push_back({SettingKind::layout, label, label, true});
   };
   add(grid.tp > 1, "tp");
-  add(grid.cp > 1, "cp:" + std::string(name(grid.cp_layout)));
+  add(grid.cp > 1, "cp");
+  add(grid.cp_layout != Grid().cp_layout, "cp:" + std::string(name(grid.cp_layout)));
   add(grid.dp > 1, "dp");
   add(grid.pp > 1, "pp");
   add(grid.sp, "sp");

@@ -5,17 +5,38 @@
 
 namespace lossgrid {
 
-std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
-    const std::function<std::vector<Enclosure>(const Sides&)>& gradient, bool selects) {
-  std::vector<std::vector<Enclosure>> by_side;
-  for (const Side actor : {Side::first, Side::second, Side::tie}) {
-    for (const Side kl : {Side::first, Side::second, Side::tie}) {
-      for (const Side weight : {Side::first, Side::second}) {
-        by_side.push_back(gradient({actor, kl, weight, Side::first}));
-        if (selects) by_side.push_back(gradient({actor, kl, weight, Side::second}));
+namespace {
+
+/// Returns every choice of sides.
+std::vector<Sides> all_sides(const SideKinds& kinds) {
+  const std::vector<Side> three{Side::first, Side::second, Side::tie};
+  const std::vector<Side> two{Side::first, Side::second};
+  std::vector<Sides> all;
+  for (const Side actor : three) {
+    for (const Side kl : kinds.kl ? three : std::vector<Side>{Side::first}) {
+      for (const Side weight : two) {
+        for (const Side selection : kinds.selects ? two : std::vector<Side>{Side::first}) {
+          if (!kinds.shares_ratio) {
+            all.push_back({actor, kl, weight, selection, actor, false});
+            continue;
+          }
+          for (const Side ratio : two) {
+            all.push_back({actor, kl, weight, selection, ratio, false});
+            all.push_back({actor, kl, weight, selection, ratio, true});
+          }
+        }
       }
     }
   }
+  return all;
+}
+
+}  // namespace
+
+std::map<std::int64_t, std::vector<Enclosure>> gradient_sides(
+    const std::function<std::vector<Enclosure>(const Sides&)>& gradient, const SideKinds& kinds) {
+  std::vector<std::vector<Enclosure>> by_side;
+  for (const Sides& sides : all_sides(kinds)) by_side.push_back(gradient(sides));
   return different_gradients(by_side);
 }
 

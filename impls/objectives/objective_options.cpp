@@ -59,6 +59,13 @@ std::string as_text(const std::optional<double>& number) {
   return number ? Json(*number).dump() : "null";
 }
 
+/// Returns JSON texts as they are written in reports.
+std::vector<std::string> canonical(const std::vector<const char*>& texts) {
+  std::vector<std::string> out;
+  for (const char* text : texts) out.push_back(Json::parse(text).dump());
+  return out;
+}
+
 /// Returns the numbers that are drawn for an option whose list states none.
 std::vector<std::string> numbers_beside(double number, const NumberRule& rule) {
   std::vector<std::string> texts;
@@ -87,7 +94,7 @@ void OptionReader::describe(const char* option, const OptionText& text,
                         std::move(fallback),
                         std::move(value),
                         std::move(choices),
-                        {text.draws.begin(), text.draws.end()},
+                        canonical(text.draws),
                         {}});
 }
 

@@ -183,7 +183,9 @@ TEST(List, ShowsWhatThereIs) {
   EXPECT_THAT(run_lossgrid(scratch, "list objectives").out, HasSubstr("nll"));
   EXPECT_THAT(run_lossgrid(scratch, "list mutants").out,
               testing::ContainsRegex("mutant/roll_after_split  +M4  +fused: targets rolled"));
-  EXPECT_THAT(run_lossgrid(scratch, "list keys").out, HasSubstr("bin_multiple"));
+  const std::string keys = run_lossgrid(scratch, "list keys").out;
+  EXPECT_THAT(keys, HasSubstr("bin_multiple"));
+  EXPECT_THAT(keys, HasSubstr("Rules between keys:\n  hidden_values, weight_layout"));
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ TEST(Setting, NamesWhatIsNotTheDefault) {
       {"values=ties", SettingKind::regime},
       {"dtype=bf16", SettingKind::dtype},
       {"tp", SettingKind::layout},
+      {"cp", SettingKind::layout},
       {"cp:ulysses", SettingKind::layout}};
   EXPECT_EQ(labels, expected);
 }

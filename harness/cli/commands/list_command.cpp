@@ -23,6 +23,7 @@
 #include "harness/device/backend.h"
 #include "harness/loss/registry.h"
 #include "harness/planner/model/machine_file.h"
+#include "harness/problem/batch/case_rules.h"
 #include "harness/problem/case/case_keys.h"
 #include "harness/problem/case/checked_json.h"
 #include "harness/problem/case/framework.h"
@@ -134,6 +135,8 @@ void list_keys() {
   for (const CaseKey& key : case_keys()) {
     print_entry(fmt::format("{:<22} {:<10}", key.name, key.get(CaseSpec())), key.help);
   }
+  print_text("\nRules between keys:\n");
+  for (const CaseRule& rule : case_rules()) print("  {}\n", rule.name);
 }
 
 /// Prints each framework with the product of its factors for any dp, cp and n_mb.

@@ -90,14 +90,26 @@ Refusal products_of_a_teacher(const CaseSpec& spec) {
   return projection_refusal(teacher);
 }
 
+Refusal subnormal_numbers(const CaseSpec& spec) {
+  if (spec.values != Values::denormal || spec.dtype != DType::f64) return std::nullopt;
+  return "values = denormal needs dtype = f32 or bf16: float64 holds its values normally";
+}
+
 constexpr auto kRules = std::to_array<CaseRule>({
-    {"keys of the LM head belong to hidden states", keys_of_the_lm_head},
-    {"a teacher sends no more ids than there are", keys_of_a_teacher},
-    {"a sampler keeps no more ids than there are", keys_of_a_sampler},
-    {"keys of a vocabulary belong to a head with one", keys_of_a_vocabulary},
-    {"seqs and seq_len belong to a distribution of lengths", keys_of_drawn_lengths},
-    {"a product of hidden states and weight has these values", products_of_hidden_states},
-    {"a product of a teacher's has these values", products_of_a_teacher},
+    {"hidden_values, weight_layout, tied_embedding, lm_head_bias: with hidden > 0 alone",
+     keys_of_the_lm_head},
+    {"teacher_topk: at most vocab, and not with teacher_hidden", keys_of_a_teacher},
+    {"top_k: at most vocab; filtered_targets = zero: with top_k or top_p", keys_of_a_sampler},
+    {"head = value, head = score: vocab = 1, and no soft-cap, filter, teacher, predictions or "
+     "temperatures of sequences",
+     keys_of_a_vocabulary},
+    {"seqs, seq_len: not with the lengths themselves in lens", keys_of_drawn_lengths},
+    {"values = denormal: not with dtype = f64", subnormal_numbers},
+    {"hidden > 0: not with dtype = f64, nor values that no product of hidden states and weight "
+     "has; "
+     "hidden_values = one_hot: hidden = vocab and values = normal",
+     products_of_hidden_states},
+    {"teacher_hidden = 1: not with values that shift logits", products_of_a_teacher},
 });
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace lossgrid {
 
 struct CaseRule {
-  const char* name;  // for readers of the list: "keys of the LM head"
+  const char* name;  // the rule in a line of `lossgrid list keys`
   /// Returns the refusal of a case that breaks the rule, one line that names the keys.
   std::optional<std::string> (*refusal)(const CaseSpec& spec);
 };

@@ -204,8 +204,10 @@ class GradientComparison {
   }
 
   /// Returns the row with the intervals of d loss / d numbers. If a switch has several possible
-  /// sides, picks the side of the log-probability, or of the value, for which the worst element of
-  /// `got` is the smallest part of its bound.
+  /// sides of the log-probability, or of the value, picks the largest side that holds all elements
+  /// of `got`: a shard of tiny elements may be on several sides, and its bounds are part of those of
+  /// a sum over all shards. If no side holds them, picks the one whose worst element is the smallest
+  /// part of its bound.
   template <typename T>
   TrainedRow<T> trained_row(const RowPlace& place, const T* got) const {
     const RowGradientTruth gradient = truth_.objective.gradient(place.row);
@@ -213,15 +215,19 @@ class GradientComparison {
     if (sides == truth_.objective.grad_sides.end()) return row_with(place, got, gradient);
     std::optional<TrainedRow<T>> best;
     double least = 0;
+    double largest = 0;
     for (const Enclosure& side : sides->second) {
       RowGradientTruth of_side = gradient;
       const bool is_value = problem_.spec.head != Head::lm;  // the one logit
       (is_value ? of_side.terms[RowTerm::logsumexp] : of_side.logprob) = side;
       TrainedRow<T> row = row_with(place, got, of_side);
       const double ratio = worst_ratio(row);
-      if (best && !(ratio < least)) continue;
+      const double size = std::abs(side.value);
+      const bool both_hold = ratio <= 1 && least <= 1;
+      if (best && !(both_hold ? size > largest : ratio < least)) continue;
       best.emplace(std::move(row));
       least = ratio;
+      largest = size;
     }
     return *std::move(best);
   }

@@ -44,10 +44,15 @@ namespace {
 /// Adds to the errors of means what they lose where the largest float32 stands for a logit.
 void add_overflow_of_means(std::span<const double> logits, RowTruth& row) {
   if (beyond_float32(row.smallest) == 0 && beyond_float32(row.max) == 0) return;
-  double lost = 0;
-  for (const double x : logits) lost += beyond_float32(x) / row.vocab;
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  double lost = 0;  // all of it: it may be as large as the mean itself
+  for (const double x : logits) {
+    if (std::isfinite(x)) lost += std::max(0.0, std::abs(x) - kLargest) / row.vocab;
+  }
+  const double of_finite = lost / row.finite_share();
   row.term_error[RowTerm::mean_logprob] += lost;
-  row.term_error[RowTerm::mean_logit] += lost / row.finite_share();
+  row.term_error[RowTerm::mean_logit] +=
+      std::min(of_finite, std::numeric_limits<double>::max() / 2);
 }
 
 /// True if logits have probabilities: no NaN, no inf, and not -inf alone.

@@ -6,9 +6,11 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/core/error.h"
+#include "harness/verify/truth/linear_truth.h"
 
 namespace lossgrid {
 namespace {
@@ -38,6 +40,21 @@ std::string wrong_divergence(const DivergenceTruth& truth, std::span<const doubl
   while (v + 1 < teacher.size() && !(std::isinf(teacher[v]) && student[v] > teacher[v])) ++v;
   return fmt::format("{} at vocab id {}, must be -inf where the teacher's is: the divergence is {}",
                      student[v], v, truth.value);
+}
+
+/// Returns the fault of gradients whose products add up to more than a float32 holds.
+std::string sums_beyond_float32(const LinearTruth& truth) {
+  for (const auto& [name, rows] :
+       {std::pair{"hidden states", &truth.hidden}, {"the weight", &truth.weight}}) {
+    for (const double sum : rows->magnitude) {
+      if (sum <= std::numeric_limits<float>::max()) continue;
+      return fmt::format(
+          "the products of an element of d loss / d {} add up to {:.3g}, beyond "
+          "the largest float32",
+          name, sum);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -92,6 +109,7 @@ void require_numbers(const Problem& problem, const Truth& truth) {
       where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
     }
   }
+  if (what.empty() && truth.linear) what = sums_beyond_float32(*truth.linear);
   if (what.empty()) return;
   throw_bad_input("{}: {}: {}{}", describe(problem.source), problem.spec.objective.kind, what,
                   where);

@@ -12,8 +12,9 @@ namespace lossgrid {
 /// gradient: names the sequence, the token and the values of the logits.
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows);
 
-/// Throws bad_input if the loss or a metric is NaN, or d loss / d logprob or by a row term is not
-/// finite: names it and the first target of probability 0, if there is one.
+/// Throws bad_input if the loss or a metric is NaN, if d loss / d logprob or by a row term is not
+/// finite, or if products of the gradients of hidden states and weight add up to more than a
+/// float32 holds: names it and the first target of probability 0, if there is one.
 void require_numbers(const Problem& problem, const Truth& truth);
 
 }  // namespace lossgrid

@@ -33,8 +33,9 @@ class ClippedPgTruth : public TruthPart {
   bool straddles() const { return tape_.straddles() || straddles_; }
 
   void run() {
-    tape_.take_side(sides_.actor);
+    tape_.take_side(sides_.ratio);
     const ByToken<Var> ratios = ratios_.ratios();
+    tape_.take_side(sides_.actor);
     const ByToken<Var> clipped = ratios_.clipped_ratios(ratios);
     const ByToken<Enclosure> log_weights = each<Enclosure>([](const TrueToken& token) {
       return token.has_generation() ? token.p.enclosure() - token.q : Enclosure(kNoLogWeight);
@@ -238,7 +239,9 @@ ObjectiveTruth clipped_pg_truth(const ClippedPgOptions& options, const PackedBat
         run(state);
         return state.truth.grad_logprob;
       },
-      options.selects());
+      {.kl = options.kl_penalty() != 0,
+       .selects = options.selects(),
+       .shares_ratio = options.sequence_ratio()});
   return std::move(either.truth);
 }
 

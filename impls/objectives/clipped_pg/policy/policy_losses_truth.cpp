@@ -210,17 +210,20 @@ class PolicyLossTruth : public TruthPart {
     const bool is_at_high = near.contains(high);
     const bool is_clipped = from_above ? rho.value() > high : rho.value() < low;
     Enclosure share = is_clipped ? 0.0 : 1.0;
-    if (is_at_low || is_at_high) share = share_at_bound(share, from_above ? is_at_high : is_at_low);
+    if (is_at_low || is_at_high) {
+      share = share_at_bound(share, from_above ? is_at_high : is_at_low, sides_.clip(!from_above));
+    }
     return Tape::record(used, rho, share);
   }
 
-  /// Returns the share of the gradient next to a bound; `clips`: beyond it there is none.
-  Enclosure share_at_bound(Enclosure share, bool clips) {
+  /// Returns the share of the gradient next to a bound on `side` of it; `clips`: beyond it there is
+  /// none.
+  Enclosure share_at_bound(Enclosure share, bool clips, Side side) {
     straddles_ = true;
     const double beyond = clips ? 0 : 1;
-    if (sides_.actor == Side::first) return 1.0;
-    if (sides_.actor == Side::second) return beyond;
-    if (sides_.actor == Side::tie) return 0.5;
+    if (side == Side::first) return 1.0;
+    if (side == Side::second) return beyond;
+    if (side == Side::tie) return 0.5;
     share.low = std::min(beyond, 0.5);
     share.high = 1;
     return share;

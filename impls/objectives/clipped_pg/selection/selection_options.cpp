@@ -57,7 +57,7 @@ void SelectionOptions::read(const OptionReader& reader) {
                "[selections](#selections-of-tokens)",
                "AReaL",
                kAbove0,
-               {"0.02", "0.0000002"}});
+               {"0.02", "2e-07"}});
 }
 
 void require_selection_fits(const ClippedPgOptions& o) {

@@ -108,7 +108,20 @@ class WeightTruth {
     count(name + "_inside", is_finite && !above && !below);
     if (has_bounds) count(name + "_above", above);
     if (has_bounds && low) count(name + "_below", below);
-    return is_finite ? weight : 0.0;
+    if (is_finite_float(weight.low) == is_finite_float(weight.high)) {
+      return is_finite ? weight : 0.0;
+    }
+    return finite_or_zero(weight);
+  }
+
+  /// Returns a weight that is finite in float32 or, by a rounding error, 0.
+  Enclosure finite_or_zero(const Enclosure& weight) {
+    weights_.straddles = true;
+    Enclosure finite_one = is_finite_float(weight.value) ? weight.value : weight.low;
+    finite_one.low = weight.low;
+    finite_one.high = std::numeric_limits<float>::max();
+    if (side_ != Side::either) return side_ == Side::second ? 0.0 : finite_one;
+    return is_finite_float(weight.value) ? hull(finite_one, 0.0) : hull(0.0, finite_one);
   }
 
   /// Returns `a` if `out` is 0, else 0.
