@@ -124,7 +124,8 @@ namespace {
 /// printing process only; an error of a single process (no memory left) by that process.
 int run_action(const CLI::App& app, const Action& action) {
   const bool on_all_processes = app.got_subcommand("run") || app.got_subcommand("bench") ||
-                                app.got_subcommand("replay") || app.got_subcommand("calibrate");
+                                app.got_subcommand("hunt") || app.got_subcommand("replay") ||
+                                app.got_subcommand("calibrate");
   if (!on_all_processes && !is_printing_process()) return 0;
   try {
     const ExitCode code = action();

@@ -12,7 +12,6 @@ namespace lossgrid {
 
 double beyond_float32(double logit) {
   constexpr double kLargest = std::numeric_limits<float>::max();
-  constexpr double kLargestOverflow = 1e300;  // sums of errors are finite: 0 times them is 0
   if (!std::isfinite(logit)) return 0;
   return std::clamp(std::abs(logit) - kLargest, 0.0, kLargestOverflow);
 }
@@ -49,10 +48,10 @@ void add_overflow_of_means(std::span<const double> logits, RowTruth& row) {
   for (const double x : logits) {
     if (std::isfinite(x)) lost += std::max(0.0, std::abs(x) - kLargest) / row.vocab;
   }
-  const double of_finite = lost / row.finite_share();
-  row.term_error[RowTerm::mean_logprob] += lost;
-  row.term_error[RowTerm::mean_logit] +=
-      std::min(of_finite, std::numeric_limits<double>::max() / 2);
+  // Below the largest float64, so that bounds, which add some roundoffs of float32, are finite.
+  const double most = (1 - 0x1p-18) * std::numeric_limits<double>::max();
+  row.term_error[RowTerm::mean_logprob] += std::min(lost, most);
+  row.term_error[RowTerm::mean_logit] += std::min(lost / row.finite_share(), most);
 }
 
 /// True if logits have probabilities: no NaN, no inf, and not -inf alone.

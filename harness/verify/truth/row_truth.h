@@ -93,6 +93,10 @@ RowTruth row_truth(std::span<const double> logits, std::int32_t target,
 /// Sets the changes of the numbers of a row by the errors of its logits.
 void set_errors(std::span<const double> logits, std::span<const double> errors, RowTruth& row);
 
+/// Largest overflow of a logit beyond float32: sums of errors are finite, so that 0 times them is
+/// 0.
+inline constexpr double kLargestOverflow = 1e300;
+
 /// Returns how far a logit is beyond the largest float32, which may stand for it.
 double beyond_float32(double logit);
 

@@ -55,9 +55,14 @@ DivergenceTruth divergence_of_row(const Problem& problem, std::int64_t token,
   for (std::size_t v = 0; v < errors.size(); ++v) {
     if (std::isinf(student[v])) errors[v] = 0;
   }
-  add_overflow(student, errors);
+  // An error is as large as what is beyond float32, and sums of errors are finite.
+  std::vector<double> limited(student.begin(), student.end());
+  for (double& z : limited) {
+    if (std::isfinite(z)) z = std::clamp(z, -kLargestOverflow, kLargestOverflow);
+  }
+  add_overflow(limited, errors);
   read_teacher_row(problem, token, 0, teacher, teacher_errors);
-  return divergence_truth(divergence, {student, teacher, errors, teacher_errors},
+  return divergence_truth(divergence, {limited, teacher, errors, teacher_errors},
                           row.reads_as_float32 || row.rounds_log_sum_exp);
 }
 

@@ -105,6 +105,13 @@ void require_numbers(const Problem& problem, const Truth& truth) {
       require_finite(name(term), grad.terms[term]);
     }
     require_finite("logprob", grad.logprob);
+    const double by_logit = std::abs(grad.logprob.value) * problem.transform_of_row(t).factor;
+    if (problem.untransformed != nullptr && by_logit > std::numeric_limits<float>::max()) {
+      what = fmt::format(
+          "d loss / d logprob of {} times the slope of its logits is {:.3g}, beyond "
+          "the largest float32",
+          place_of(problem, t), by_logit);
+    }
     if (std::isinf(truth.rows[t].logprob)) {
       where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
     }
