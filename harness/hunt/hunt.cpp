@@ -11,6 +11,7 @@
 #include "harness/hunt/implementation_draw.h"
 #include "harness/hunt/pair_coverage.h"
 #include "harness/hunt/shrink.h"
+#include "harness/hunt/supported_settings.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/run.h"
 #include "harness/runner/verdict/failed_checks.h"
@@ -19,6 +20,7 @@ namespace lossgrid {
 namespace {
 
 constexpr std::size_t kCandidates = 3;        // of which the one with the most new pairs is taken
+constexpr std::size_t kDraws = 24;            // for these
 constexpr std::size_t kImplementations = 3;   // of a case
 constexpr int kMostShrunk = 40;               // trials that are made smaller
 constexpr std::int64_t kMostIdleCases = 500;  // of which no trial ran
@@ -85,24 +87,36 @@ class Hunt::State {
   }
 
  private:
+  /// Returns the candidate with the most pairs that have not decided. Candidates with a setting
+  /// that nothing seems to support are drawn again.
   DrawnCase draw() {
     DrawnCase best;
     std::int64_t most = -1;
-    for (std::size_t k = 0; k < kCandidates; ++k) {
-      Dice dice(options_.seed, static_cast<std::uint64_t>(progress_.cases) * kCandidates + k);
-      DrawnCase drawn;
-      drawn.spec = draw_case(dice, limits_);
-      drawn.grids = {draw_grid(dice, drawn.spec, limits_)};
-      Grid other = draw_grid(dice, drawn.spec, limits_);
-      if (other != drawn.grids.front()) drawn.grids.push_back(other);
-      drawn.implementations = implementations_.draw(dice, drawn.spec, kImplementations);
-      drawn.settings = settings_on(drawn.spec, drawn.grids);
+    std::size_t candidates = 0;
+    for (std::size_t k = 0; k < kDraws && candidates < kCandidates; ++k) {
+      DrawnCase drawn = draw_candidate(k);
+      const bool seems_refused =
+          drawn.implementations.empty() || supported_.refuses_any(drawn.settings);
+      if (seems_refused && k + 1 < kDraws) continue;
+      ++candidates;
       const std::int64_t open = coverage_.open_pairs(drawn.settings);
-      if (open <= most || (drawn.implementations.empty() && k + 1 < kCandidates)) continue;
+      if (open <= most) continue;
       most = open;
       best = std::move(drawn);
     }
     return best;
+  }
+
+  DrawnCase draw_candidate(std::size_t number) {
+    Dice dice(options_.seed, static_cast<std::uint64_t>(progress_.cases) * kDraws + number);
+    DrawnCase drawn;
+    drawn.spec = draw_case(dice, limits_);
+    drawn.grids = {draw_grid(dice, drawn.spec, limits_)};
+    const Grid other = draw_grid(dice, drawn.spec, limits_);
+    if (other != drawn.grids.front()) drawn.grids.push_back(other);
+    drawn.implementations = implementations_.draw(dice, drawn.spec, kImplementations);
+    drawn.settings = settings_on(drawn.spec, drawn.grids);
+    return drawn;
   }
 
   void run_case(const DrawnCase& drawn) {
@@ -131,6 +145,7 @@ class Hunt::State {
       ++out_.record.refused;
       out_.record.drawn.back().refusal = error.what();
     }
+    supported_.learn(drawn.settings, ran_);
     idle_cases_ = ran_ ? 0 : idle_cases_ + 1;
     if (idle_cases_ >= kMostIdleCases) {
       throw_bad_input(
@@ -234,6 +249,7 @@ class Hunt::State {
   Shrinker shrinker_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   PairCoverage coverage_;
+  SupportedSettings supported_;
   FailureGroups groups_;
   HuntProgress progress_;
   HuntOutcome out_;

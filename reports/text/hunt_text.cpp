@@ -19,7 +19,9 @@ std::string format_found(const FoundRecord& found, std::size_t number, const Tex
   std::string out =
       fmt::format("\n{}. {}: {} {} of {}\n", number, found.check, found.trials,
                   found.trials == 1 ? "trial" : "trials", join(found.implementations, ", "));
-  out += fitted("   " + found.reason, style);
+  const std::size_t end = found.reason.find("; ");
+  out += fitted("   " + found.reason.substr(0, end) + (end < found.reason.size() ? "; ..." : ""),
+                style);
   out +=
       fmt::format("   {} {}\n", found.is_shrunk ? "smallest: " : "one of them:", found.reproduce);
   if (found.reproduce != found.first) out += fmt::format("   first:     {}\n", found.first);

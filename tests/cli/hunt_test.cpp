@@ -42,7 +42,7 @@ TEST(HuntCommand, PrintsTheSmallestCaseOfAFailureAndALineThatRunsIt) {
           report);
   EXPECT_EQ(result.exit_code, 10) << result.out << result.err;
   const json found = json::parse(read_all(report))["hunts"][0]["found"][0];
-  EXPECT_EQ(found["check"], "logprobs");
+  EXPECT_EQ(found["check"], "loss");
   const std::string line = found["reproduce"];
   EXPECT_THAT(result.out, HasSubstr("smallest:  " + line));
   ASSERT_THAT(line, MatchesRegex("lossgrid run .*"));
