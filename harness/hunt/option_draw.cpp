@@ -21,7 +21,7 @@ OptionDraw::OptionDraw(std::string kind) : kind_(std::move(kind)) {
       if (value != option.fallback) open.emplace_back(option.name, value);
     }
   }
-  // What one value needs may need others itself.
+  // A companion may need others itself.
   std::size_t before = 0;
   while (open.size() != before) {
     before = open.size();

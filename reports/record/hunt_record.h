@@ -29,7 +29,7 @@ void fields(A& a, DrawnRecord& drawn) {
     {.null = true});
 }
 
-/// Trials that failed by one cause, as far as the hunt can tell.
+/// Trials that seem to have failed by one cause.
 struct FoundRecord {
   std::string check;
   std::vector<std::string> implementations;

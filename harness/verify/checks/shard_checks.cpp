@@ -205,9 +205,9 @@ class GradientComparison {
 
   /// Returns the row with the intervals of d loss / d numbers. If a switch has several possible
   /// sides of the log-probability, or of the value, picks the largest side that holds all elements
-  /// of `got`: a shard of tiny elements may be on several sides, and its bounds are part of those of
-  /// a sum over all shards. If no side holds them, picks the one whose worst element is the smallest
-  /// part of its bound.
+  /// of `got`: a shard of tiny elements may be on several sides, and its bounds are part of those
+  /// of a sum over all shards. If no side holds them, picks the one whose worst element is the
+  /// smallest part of its bound.
   template <typename T>
   TrainedRow<T> trained_row(const RowPlace& place, const T* got) const {
     const RowGradientTruth gradient = truth_.objective.gradient(place.row);
