@@ -23,7 +23,7 @@ constexpr std::size_t kCandidates = 3;        // of which the one with the most 
 constexpr std::size_t kDraws = 24;            // for these
 constexpr std::size_t kImplementations = 3;   // of a case
 constexpr int kMostShrunk = 40;               // trials that are made smaller
-constexpr std::int64_t kMostIdleCases = 500;  // of which no trial ran
+constexpr std::int64_t kMostIdleCases = 200;  // of which no trial ran
 
 struct DrawnCase {
   CaseSpec spec;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that suites have every option of every objective at a value that is not its default, and
-// every name of an enumeration; and trials of every pair of options that an objective takes. Both
+// every name of an enumeration; and trials of every pair of options that decide together. Both
 // follow from the lists of options (impls/objectives/objective_options.h).
 #include <algorithm>
+#include <iostream>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
+#include "harness/hunt/setting.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/run.h"
 #include "suite_branches.h"
@@ -19,7 +21,7 @@
 namespace lossgrid {
 namespace {
 
-using Setting = std::pair<std::string, std::string>;  // option, value as JSON text
+using OptionValue = std::pair<std::string, std::string>;  // the value as JSON text
 using OptionPair = std::pair<std::string, std::string>;
 
 bool takes(const std::string& kind, const ObjectiveOptions& options) {
@@ -44,7 +46,7 @@ class Settings {
     }
   }
 
-  const std::map<Setting, ObjectiveOptions>& with_companions() const { return settings_; }
+  const std::map<OptionValue, ObjectiveOptions>& with_companions() const { return settings_; }
 
   bool has(const std::string& option) const {
     return std::any_of(settings_.begin(), settings_.end(),
@@ -68,7 +70,7 @@ class Settings {
   }
 
   std::string kind_;
-  std::map<Setting, ObjectiveOptions> settings_;
+  std::map<OptionValue, ObjectiveOptions> settings_;
 };
 
 TEST(Options, EveryOneAndEveryNameIsInACase) {
@@ -92,76 +94,116 @@ ObjectiveOptions joined(const ObjectiveOptions& a, const ObjectiveOptions& b) {
   return all;
 }
 
-/// Returns the pairs of options with values that are not their defaults.
-std::set<OptionPair> pairs_in(const std::string& kind, const ObjectiveOptions& options) {
-  std::vector<std::string> changed;
-  for (const OptionDescription& option : find_objective(kind).describe(options)) {
-    if (option.value != option.fallback) changed.push_back(option.name);
-  }
-  std::sort(changed.begin(), changed.end());
+/// Returns a case of an objective with these options; `number` chooses masks, drift and seed.
+CaseSpec case_of(const std::string& kind, const ObjectiveOptions& options, std::size_t number) {
+  CaseSpec spec;
+  spec.lens = "9+14+2+7+12+5+3+8";
+  spec.mask = "ragged";
+  spec.sample_mask = number % 2 == 0 ? "ones" : "11001111";
+  spec.vocab = 24;
+  spec.objective = {kind, options};
+  const ObjectiveNeeds needs = find_objective(kind).make(options)->needs();
+  const bool takes_topk = needs.terms.divergence.topk != Divergence::Topk::whole;
+  spec.teacher_topk = takes_topk ? 5 : 0;
+  spec.head = needs.head;
+  if (spec.head != Head::lm) spec.vocab = 1;
+  spec.drift = number % 3 == 0 ? Drift::edge : Drift::near;
+  spec.seed = 1000 + number;
+  spec.name = format_case(spec);
+  return spec;
+}
+
+/// Returns the pairs of options that both decide in a case: the truth is another one without
+/// either.
+std::set<OptionPair> deciding_pairs(const CaseSpec& spec) {
+  std::vector<Setting> options = settings_of(spec, Grid());
+  std::erase_if(options, [](const Setting& one) { return one.kind != SettingKind::option; });
+  std::vector<std::string> names;
+  for (const Setting& setting : deciding_settings(spec, options)) names.push_back(setting.key);
+  std::sort(names.begin(), names.end());
   std::set<OptionPair> pairs;
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    for (std::size_t k = i + 1; k < changed.size(); ++k) pairs.insert({changed[i], changed[k]});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (std::size_t k = i + 1; k < names.size(); ++k) pairs.insert({names[i], names[k]});
   }
   return pairs;
 }
 
-/// Returns sets of at most eight options each, such that every pair of options that the objective
-/// takes is in one of them.
-std::vector<ObjectiveOptions> sets_of_all_pairs(const std::string& kind) {
-  constexpr std::size_t kMostOptions = 8;
-  const Settings settings(kind);
-  std::vector<ObjectiveOptions> sets;
-  std::set<OptionPair> covered;
-  const auto new_pairs = [&](const ObjectiveOptions& options) {
-    const std::set<OptionPair> pairs = pairs_in(kind, options);
-    return std::count_if(pairs.begin(), pairs.end(),
-                         [&](const OptionPair& pair) { return !covered.contains(pair); });
-  };
-  for (const auto& [first, with_first] : settings.with_companions()) {
-    for (const auto& [second, with_second] : settings.with_companions()) {
-      if (first.first >= second.first) continue;
-      ObjectiveOptions set = joined(with_first, with_second);
-      if (!takes(kind, set) || covered.contains({first.first, second.first})) continue;
-      if (new_pairs(set) == 0) continue;
-      for (const auto& [more, with_more] : settings.with_companions()) {
-        const ObjectiveOptions larger = joined(set, with_more);
-        if (larger.size() > kMostOptions || set.contains(more.first)) continue;
-        if (takes(kind, larger) && new_pairs(larger) > new_pairs(set)) set = larger;
+/// `PairCases`: cases of an objective in which pairs of its options decide: every pair for which
+/// one was found, in sets of at most eight options.
+class PairCases {
+ public:
+  explicit PairCases(const std::string& kind) : kind_(kind), settings_(kind) {
+    for (const auto& [first, with_first] : settings_.with_companions()) {
+      for (const auto& [second, with_second] : settings_.with_companions()) {
+        if (first.first >= second.first) continue;
+        const ObjectiveOptions both = joined(with_first, with_second);
+        const OptionPair pair{"objective." + first.first, "objective." + second.first};
+        if (covered_.contains(pair) || !takes(kind_, both)) continue;
+        taken_.insert(pair);
+        add_case(larger(both));
+        for (int tries = 0; tries < 3 && !covered_.contains(pair); ++tries) add_case(both);
       }
-      const std::set<OptionPair> pairs = pairs_in(kind, set);
-      covered.insert(pairs.begin(), pairs.end());
-      sets.push_back(set);
     }
   }
-  return sets;
-}
 
-TEST(Options, EveryPairThatIsTakenGivesTheLossOfTheTruth) {
+  const std::vector<CaseSpec>& cases() const { return cases_; }
+  std::size_t pairs_that_decide() const { return covered_.size(); }
+  std::size_t pairs_that_never_do() const {
+    return static_cast<std::size_t>(
+        std::count_if(taken_.begin(), taken_.end(),
+                      [&](const OptionPair& pair) { return !covered_.contains(pair); }));
+  }
+
+ private:
+  /// Returns the options with others that the objective takes beside them.
+  ObjectiveOptions larger(ObjectiveOptions set) const {
+    constexpr std::size_t kMostOptions = 8;
+    for (const auto& [more, with_more] : settings_.with_companions()) {
+      const ObjectiveOptions all = joined(set, with_more);
+      const bool is_new = !set.contains(more.first) && all.size() <= kMostOptions;
+      if (is_new && has_open_pair(set, more.first) && takes(kind_, all)) set = all;
+    }
+    return set;
+  }
+
+  bool has_open_pair(const ObjectiveOptions& set, const std::string& option) const {
+    return std::any_of(set.begin(), set.end(), [&](const auto& one) {
+      const auto [low, high] = std::minmax("objective." + one.first, "objective." + option);
+      return !covered_.contains({low, high});
+    });
+  }
+
+  /// Adds the case of a set if a pair decides in it that decided in none before.
+  void add_case(const ObjectiveOptions& set) {
+    CaseSpec spec = case_of(kind_, set, number_++);
+    bool is_any_new = false;
+    for (const OptionPair& pair : deciding_pairs(spec)) {
+      is_any_new |= covered_.insert(pair).second;
+    }
+    if (is_any_new) cases_.push_back(std::move(spec));
+  }
+
+  std::string kind_;
+  Settings settings_;
+  std::size_t number_ = 0;
+  std::set<OptionPair> taken_;
+  std::set<OptionPair> covered_;
+  std::vector<CaseSpec> cases_;
+};
+
+TEST(Options, EveryPairThatDecidesGivesTheLossOfTheTruth) {
   int trials = 0;
+  std::size_t pairs = 0;
+  std::size_t never = 0;
   for (const ObjectiveEntry* entry : objectives()) {
+    const PairCases cases(entry->kind);
+    pairs += cases.pairs_that_decide();
+    never += cases.pairs_that_never_do();
     Suite suite;
     suite.name = entry->kind;
     suite.grids = {parse_grid("tp2cp2")};
     suite.implementations = {"fused", "cp_local"};
-    const std::vector<ObjectiveOptions> sets = sets_of_all_pairs(entry->kind);
-    for (std::size_t k = 0; k < sets.size(); ++k) {
-      CaseSpec spec;
-      spec.lens = "9+14+2+7+12+5+3+8";
-      spec.mask = "ragged";
-      spec.sample_mask = k % 2 == 0 ? "ones" : "11001111";
-      spec.vocab = 24;
-      spec.objective = {entry->kind, sets[k]};
-      const ObjectiveNeeds needs = entry->make(sets[k])->needs();
-      const bool takes_topk = needs.terms.divergence.topk != Divergence::Topk::whole;
-      spec.teacher_topk = takes_topk ? 5 : 0;
-      spec.head = needs.head;
-      if (spec.head != Head::lm) spec.vocab = 1;
-      spec.drift = k % 3 == 0 ? Drift::edge : Drift::near;
-      spec.seed = 1000 + k;
-      spec.name = format_case(spec);
-      suite.cases.push_back(spec);
-    }
+    suite.cases = cases.cases();
     ProblemCache problems;
     run_suites({suite}, RunOptions(), problems, [&](const TrialRecord& trial) {
       EXPECT_EQ(trial.status, TrialStatus::passed) << trial.reason << "\n" << trial.reproduce;
@@ -169,7 +211,10 @@ TEST(Options, EveryPairThatIsTakenGivesTheLossOfTheTruth) {
       return true;
     });
   }
-  EXPECT_GT(trials, 400);  // of some 500 pairs
+  std::cout << pairs << " pairs of options decide, " << never << " never do, " << trials
+            << " trials\n";
+  EXPECT_GT(trials, 400);
+  EXPECT_GT(pairs, 500u);
 }
 
 }  // namespace
