@@ -65,8 +65,10 @@ DivergenceColumn clamped_column(const DivergenceTruth& truth, const Enclosure& g
   const ClampedLogs at = clamped_logs_of(truth, student, teacher, student_error, teacher_error);
   const double largest = std::max(std::abs(gradient.low), std::abs(gradient.high));
   const double direction = truth.of_student * at.p - at.q_left;
+  // With another id on the other side of the clamp, all of an erroneous p has a gradient.
+  const double largest_p = std::min(1.0, at.p * std::exp(at.p_error.at(serial_adds)));
   double error = at.p * truth.of_student * at.p_error.at(serial_adds) +
-                 at.p * truth.error_of_student(serial_adds) +
+                 largest_p * truth.error_of_student(serial_adds) +
                  at.q_left * at.q_error.at(serial_adds) +
                  kU4 * (truth.of_student * at.p + at.q_left);
   if (at.straddles(serial_adds)) error += at.q * (1 + at.q_error.at(serial_adds));

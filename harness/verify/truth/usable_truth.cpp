@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/verify/truth/usable_truth.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ranges>
@@ -105,11 +106,14 @@ void require_numbers(const Problem& problem, const Truth& truth) {
       require_finite(name(term), grad.terms[term]);
     }
     require_finite("logprob", grad.logprob);
-    const double by_logit = std::abs(grad.logprob.value) * problem.transform_of_row(t).factor;
-    if (problem.untransformed != nullptr && by_logit > std::numeric_limits<float>::max()) {
+    // An implementation limits the gradient itself to the largest float32.
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    const double limited = std::min(std::abs(grad.logprob.value), kLargest);
+    const double by_logit = limited * problem.transform_of_row(t).factor;
+    if (problem.untransformed != nullptr && by_logit > kLargest) {
       what = fmt::format(
-          "d loss / d logprob of {} times the slope of its logits is {:.3g}, beyond "
-          "the largest float32",
+          "d loss / d logprob of {} times the slope of its logits is {:.3g}, beyond the largest "
+          "float32",
           place_of(problem, t), by_logit);
     }
     if (std::isinf(truth.rows[t].logprob)) {
