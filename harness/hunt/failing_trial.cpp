@@ -3,8 +3,14 @@
 
 #include "harness/core/text.h"
 #include "harness/runner/trial/trial.h"
+#include "harness/runner/verdict/failed_checks.h"
 
 namespace lossgrid {
+
+std::vector<std::string> names_of_failure(const TrialRecord& record) {
+  if (was_cut_short(record.status)) return {std::string(name(record.status))};
+  return failed_checks(record);
+}
 
 Suite suite_of(const FailingTrial& trial, Backend backend) {
   Suite suite;

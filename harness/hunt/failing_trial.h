@@ -8,6 +8,7 @@
 #include "harness/comm/process_grid.h"
 #include "harness/problem/case/case_spec.h"
 #include "harness/problem/case/suite.h"
+#include "reports/record/trial_record.h"
 
 namespace lossgrid {
 
@@ -18,6 +19,10 @@ struct FailingTrial {
   std::vector<Grid> grids;
   std::string check;  // name of a check, invariant, verdict or cost, or a status ("crashed")
 };
+
+/// Returns the names of what failed in a trial; of one that was cut short its status alone, whose
+/// reason differs from trial to trial.
+std::vector<std::string> names_of_failure(const TrialRecord& record);
 
 /// Returns the suite of one case and one implementation.
 Suite suite_of(const FailingTrial& trial, Backend backend);

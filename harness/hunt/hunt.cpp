@@ -14,7 +14,6 @@
 #include "harness/hunt/supported_settings.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/run.h"
-#include "harness/runner/verdict/failed_checks.h"
 
 namespace lossgrid {
 namespace {
@@ -130,6 +129,7 @@ class Hunt::State {
     suite.implementations = drawn.implementations;
     suite.backend = options_.backend;
     failing_.clear();
+    bad_trials_.clear();
     ran_ = false;
     ProblemCache problems;
     try {
@@ -153,7 +153,9 @@ class Hunt::State {
           "{}",
           kMostIdleCases, last_reason_);
     }
-    for (const FailingTrial& trial : shared(failing_)) group(trial);
+    const std::vector<FailingTrial> failing = shared(failing_);
+    bad_trials_.resize(failing.size());  // where this process does not report, it has none
+    for (std::size_t k = 0; k < failing.size(); ++k) group(failing[k], bad_trials_[k]);
   }
 
   /// Counts a trial of the case.
@@ -177,12 +179,9 @@ class Hunt::State {
       grids.push_back(grid);
       if (format_grid(grid) == trial.grid()) break;
     }
-    for (const std::string& check : failed_checks(trial)) {
-      failing_.push_back({drawn.spec, trial.implementation, grids, check});
-      break;  // those behind the first one are consequences of the same mistake
-    }
-    if (out_.must_end) out_.bad_trials.push_back(trial);
-    last_bad_ = trial;
+    // The checks behind the first one fail by the same mistake.
+    failing_.push_back({drawn.spec, trial.implementation, grids, names_of_failure(trial).front()});
+    bad_trials_.push_back(trial);
   }
 
   /// Returns the failing trials that the reporting process found, on all processes.
@@ -192,7 +191,7 @@ class Hunt::State {
       std::vector<std::string> grids;
       for (const Grid& grid : trial.grids) grids.push_back(format_grid(grid));
       lines.push_back(format_case(trial.spec) + '\t' + trial.implementation + '\t' +
-                      join(grids, ",") + '\t' + shortened(trial.check, 200));
+                      join(grids, ",") + '\t' + trial.check);
     }
     const std::string text = options_.run.ranks.share_of_reporter(join(lines, "\n"));
     std::vector<FailingTrial> all;
@@ -206,11 +205,12 @@ class Hunt::State {
     return all;
   }
 
-  void group(const FailingTrial& trial) {
+  /// Counts a failing trial with its cause. `record`: of the trial.
+  void group(const FailingTrial& trial, const TrialRecord& record) {
     if (groups_.count(trial)) return;
     FoundRecord found;
     found.first = reproduce(trial, options_.backend);
-    Shrunk smallest{trial, last_bad_, out_.must_end};
+    Shrunk smallest{trial, record, out_.must_end};
     found.is_shrunk = !out_.must_end && shrunk_++ < kMostShrunk;
     if (found.is_shrunk) {
       progress_.is_shrinking = true;
@@ -253,9 +253,9 @@ class Hunt::State {
   FailureGroups groups_;
   HuntProgress progress_;
   HuntOutcome out_;
-  std::vector<FailingTrial> failing_;  // of the last case
-  TrialRecord last_bad_;
-  bool ran_ = false;  // a trial of the last case
+  std::vector<FailingTrial> failing_;    // of the last case
+  std::vector<TrialRecord> bad_trials_;  // their records
+  bool ran_ = false;                     // a trial of the last case
   int shrunk_ = 0;
   std::int64_t idle_cases_ = 0;
   std::string last_reason_;

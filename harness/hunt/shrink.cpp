@@ -7,7 +7,6 @@
 #include "harness/core/error.h"
 #include "harness/hunt/reductions.h"
 #include "harness/runner/run.h"
-#include "harness/runner/verdict/failed_checks.h"
 
 namespace lossgrid {
 
@@ -21,7 +20,7 @@ bool Shrinker::fails(const FailingTrial& trial, Shrunk& found, bool explains) co
     found.must_end =
         run_suites({suite_of(trial, backend_)}, options, problems, [&](const TrialRecord& record) {
           if (record.grid() != last || !is_bad(record.status)) return true;
-          const std::vector<std::string> failed = failed_checks(record);
+          const std::vector<std::string> failed = names_of_failure(record);
           fails = std::find(failed.begin(), failed.end(), trial.check) != failed.end();
           if (fails) found.record = record;
           return true;
