@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of scripts/test with programs that stand for those that it calls."""
 
+import fnmatch
+import glob
 import os
+import re
 import sys
 import unittest
 
@@ -10,6 +13,7 @@ sys.dont_write_bytecode = True
 
 from stand_ins import ScriptTest
 
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 CTEST = """case "$*" in *{failing}*) failed=1 ;; esac
 echo "1/1 Test #1: one"
 echo "100% tests passed, 0 tests failed out of 1"
@@ -54,10 +58,29 @@ class Test(ScriptTest):
         self.assertNotIn(" -E ", release)
         self.assertIn(" -C Shards -L ^(comm|runner|impls|fibers)_shards$ ", self.ctest_call("ci-clang"))
 
+    def test_what_the_address_sanitizer_runs_whole_is_left_out_of_release(self):
+        self.run_script("test")
+        release, asan, _ = self.calls("build")
+        self.assertTrue(release.endswith(" -DLOSSGRID_TESTS_LEFT_OUT=problem;loss"), release)
+        self.assertGreaterEqual(set(asan.split()), {"lossgrid_test_problem", "lossgrid_test_loss"})
+
+    def test_no_test_is_left_out_twice(self):
+        with open(os.path.join(ROOT, "scripts", "test"), encoding="utf-8") as file:
+            script = file.read()
+        excluded = re.search(r"^asan_excluded='(.*)'$", script, re.MULTILINE)[1].split(":")
+        names = []
+        for folder in re.search(r"once='(.+)'$", script, re.MULTILINE)[1].split(";"):
+            for path in glob.glob(os.path.join(ROOT, "tests", folder, "**", "*_test.cpp"), recursive=True):
+                with open(path, encoding="utf-8") as file:
+                    names += map(".".join, re.findall(r"^\w*TEST\w*\(\s*(\w+),\s*(\w+)\)", file.read(), re.MULTILINE))
+        self.assertGreater(len(names), 300)
+        self.assertEqual([name for name in names for pattern in excluded if fnmatch.fnmatchcase(name, pattern)], [])
+
     def test_fast_is_the_release_preset_without_what_takes_minutes(self):
         ended = self.run_script("test", "--fast")
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
-        self.assertEqual(len(self.calls("build")), 1)
+        build, = self.calls("build")
+        self.assertTrue(build.endswith(" -DLOSSGRID_TESTS_LEFT_OUT="), build)
         self.assertRegex(self.ctest_call("ci-release"), r" -E \^\(mutants\\\.")
         self.assertEqual(self.calls("fuzz"), [])
         self.assertIn("times release\n", ended.stdout)
