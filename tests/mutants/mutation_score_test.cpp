@@ -2,6 +2,7 @@
 // Tests of the two promises of suites ci, linear and layouts: every wrong implementation fails, no
 // right one does.
 #include <algorithm>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -153,12 +154,20 @@ void expect_all_within(const FittedRatios& worst) {
   }
 }
 
-TEST(Bounds, HoldForEverySeedRegimeAndValidImplementation) {
-  expect_all_within(fit_bounds(8));
+/// Returns LOSSGRID_BOUND_SEEDS, with which scripts/nightly draws the same cases more often, or
+/// two.
+int bound_seeds() {
+  const char* seeds = std::getenv("LOSSGRID_BOUND_SEEDS");
+  return seeds == nullptr ? 2 : std::atoi(seeds);
 }
 
+TEST(Bounds, HoldForEverySeedRegimeAndValidImplementation) {
+  expect_all_within(fit_bounds(bound_seeds()));
+}
+
+/// A seed takes three times as long as one of the test before.
 TEST(Bounds, HoldFromHiddenStatesForOneTo1024Chunks) {
-  expect_all_within(fit_linear_bounds(4));
+  expect_all_within(fit_linear_bounds((bound_seeds() + 1) / 2));
 }
 
 }  // namespace

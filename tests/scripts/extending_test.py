@@ -3,7 +3,11 @@
 """Tests of scripts/extending: the examples of docs/extending.md keep their limits, apply to this tree,
 build and run, and each of their faults is named. Called with the executable, beside which it builds."""
 
+import argparse
+import importlib.machinery
+import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -69,6 +73,40 @@ class Faults(unittest.TestCase):
     def test_a_patch_that_does_not_apply_is_a_fault(self):
         self.patch(line="another")
         self.expect_fault("does not apply", "--build", os.path.join(self.root, "build"))
+
+
+class SelectedTests(unittest.TestCase):
+    """Only tests that a command selects are compiled."""
+
+    def setUp(self):
+        loader = importlib.machinery.SourceFileLoader("extending", os.path.join(ROOT, "scripts", "extending"))
+        self.extending = importlib.util.module_from_spec(importlib.util.spec_from_loader("extending", loader))
+        loader.exec_module(self.extending)
+        self.tree = self.enterContext(tempfile.TemporaryDirectory())
+        os.makedirs(os.path.join(self.tree, "tests", "verify", "truth"))
+        os.makedirs(os.path.join(self.tree, "tests", "core"))
+        for name, text in (("verify/truth/sums_test.cpp", "TEST(Sums, AreRight) {}"), ("verify/helper.h", ""),
+                           ("verify/rows_test.cpp", "TEST_P(Rows,\n       HaveShards) {}"),
+                           ("core/text_test.cpp", "TEST(Text, IsRead) {}")):
+            with open(os.path.join(self.tree, "tests", name), "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def kept(self, *commands):
+        example = argparse.Namespace(commands=[(shlex.split(command), []) for command in commands])
+        self.extending.examples = lambda: [example]
+        self.extending.keep_selected_tests(self.tree)
+        return sorted(name for _, _, names in os.walk(self.tree) for name in names)
+
+    def test_of_a_folder_what_the_filter_names_is_kept(self):
+        self.assertEqual(self.kept("lossgrid list", "lossgrid_test_verify --gtest_filter=Sums.*"),
+                         ["helper.h", "sums_test.cpp", "text_test.cpp"])
+
+    def test_filters_name_instantiations_and_tests(self):
+        self.assertEqual(self.kept("lossgrid_test_verify --gtest_filter=No.*:All/*Shard*"),
+                         ["helper.h", "rows_test.cpp", "text_test.cpp"])
+
+    def test_without_a_filter_all_are_kept(self):
+        self.assertEqual(len(self.kept("lossgrid_test_verify", "lossgrid_test_core --gtest_filter=Other.*")), 3)
 
 
 class Examples(unittest.TestCase):

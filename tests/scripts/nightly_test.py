@@ -34,9 +34,9 @@ class Nightly(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def run_on(self, entries, printed="", *options, **environment):
-        """Runs the script on a list beside a reproduction that prints `printed`."""
-        for name, text in (("list.json", json.dumps({"findings": entries})),
+    def run_on(self, entries, printed="", *options, more=(), **environment):
+        """Runs the script on a list, with the keys of `more`, beside a reproduction that prints `printed`."""
+        for name, text in (("list.json", json.dumps({"findings": entries, **dict(more)})),
                            ("F1.py", f"print({printed!r})")):
             with open(os.path.join(self.folder.name, name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -70,6 +70,29 @@ class Nightly(unittest.TestCase):
         self.assertEqual(ended.returncode, 10)
         self.assertIn("1 found, 1 not found, 0 not run", ended.stdout)
         self.assertEqual(self.run_on(entries, "a: 1", "F1").returncode, 0)
+
+    def test_bounds_are_drawn_with_the_seeds_of_the_list(self):
+        entries = [{**REPRODUCTION, "prints": {"a:": [1]}}]
+        os.makedirs(os.path.join(self.folder.name, "tests"))
+        program = os.path.join(self.folder.name, "tests", "test_mutants")
+
+        def ended_with(printed):
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\necho "$LOSSGRID_BOUND_SEEDS $1"\n{printed}\n')
+            os.chmod(program, 0o755)
+            return self.run_on(entries, "a: 1", more={"bound_seeds": 8}, LOSSGRID_BUILD=self.folder.name)
+
+        ended = ended_with('[ "$LOSSGRID_BOUND_SEEDS $1" = "8 --gtest_filter=Bounds.*" ] && echo "[  PASSED  ] 2 tests."')
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertRegex(ended.stdout, r"found +bounds +lossgrid +8 seeds\n")
+        for printed in ('echo "[  PASSED  ] 1 test."; echo "[  FAILED  ] Bounds.A"', 'echo "[  PASSED  ] 0 tests."', "exit 1"):
+            ended = ended_with(printed)
+            self.assertEqual(ended.returncode, 10, printed)
+            self.assertRegex(ended.stdout, r"not found +bounds +lossgrid +8 seeds: ")
+        os.remove(program)
+        ended = self.run_on(entries, "a: 1", more={"bound_seeds": 8}, LOSSGRID_BUILD=self.folder.name)
+        self.assertRegex(ended.stdout, "not run +bounds")
+        self.assertEqual(ended.returncode, 0)
 
     def test_nothing_ran(self):
         ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "a: 1", "--python", "/no/python")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of python/tests. Ends with 77 where PyTorch cannot be imported."""
+"""Runs the tests of python/tests: python_package_test.py [test_NAME.py...]. Ends with 77 where PyTorch cannot be
+imported."""
 
 import os
 import sys
@@ -15,4 +16,5 @@ require_torch()
 TESTS = os.path.join(ROOT, "python/tests")
 sys.path[:0] = [os.path.join(ROOT, "python"), TESTS]
 os.environ["PYTHONPATH"] = os.path.join(ROOT, "python")  # of workers
-unittest.main(module=None, argv=["python/tests", "discover", "-s", TESTS])
+names = [os.path.splitext(name)[0] for name in sys.argv[1:]]
+unittest.main(module=None, argv=["python/tests", *(names or ["discover", "-s", TESTS])])

@@ -27,8 +27,14 @@ class Tidy(ScriptTest):
             json.dump([{"file": path} for path in
                        (batch, self.source, os.path.join(build, "html_template.cpp"))], file)
         self.batch = batch
+        os.makedirs(os.path.dirname(self.source))
+        self.fill("alone", 1)
         self.stand_in("bin/cmake")
         self.stand_in("bin/clang-tidy-19")
+
+    def fill(self, name, lines):
+        with open(os.path.join(os.path.dirname(self.source), name + ".cpp"), "w", encoding="utf-8") as file:
+            file.write("int x;\n" * lines)
 
     def checked(self):
         return sorted(call.split()[-1] for call in self.calls("clang-tidy-19"))
@@ -37,6 +43,17 @@ class Tidy(ScriptTest):
         ended = self.run_script("tidy")
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertEqual(self.checked(), sorted([self.batch, self.source]))
+
+    def test_the_largest_source_is_first(self):
+        self.stand_in("bin/nproc", "echo 1")
+        self.fill("alone", 100)
+        self.fill("one", 20)
+        self.run_script("tidy")
+        self.assertEqual([call.split()[-1] for call in self.calls("clang-tidy-19")], [self.source, self.batch])
+        self.fill("two", 500)
+        os.remove(self.calls_path)
+        self.run_script("tidy")
+        self.assertEqual([call.split()[-1] for call in self.calls("clang-tidy-19")], [self.batch, self.source])
 
     def test_checks_the_batch_of_a_named_file(self):
         self.assertEqual(self.run_script("tidy", "a/two.h").returncode, 0)

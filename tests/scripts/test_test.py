@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of scripts/test with programs that stand for those that it calls."""
+
+import fnmatch
+import glob
+import os
+import re
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+from stand_ins import ScriptTest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+CTEST = """case "$*" in *{failing}*) failed=1 ;; esac
+echo "1/1 Test #1: one"
+echo "100% tests passed, 0 tests failed out of 1"
+echo "Total Test time (real) = 1 sec"
+exit ${{failed:-0}}
+"""
+
+
+class Test(ScriptTest):
+    def setUp(self):
+        super().setUp()
+        self.copy_script("test")
+        for script in ("setup", "fuzz"):
+            self.stand_in(f"scripts/{script}")
+        self.stand_in("scripts/build", 'mkdir -p "build/${1#ci-}"; echo "built $1"')
+        self.stand_in("scripts/times", 'echo "times $*"')
+        self.stand_in("scripts/check_skips", 'echo "skipped: none"')
+        self.fail_in("nothing")
+
+    def fail_in(self, preset):
+        self.stand_in("bin/ctest", CTEST.format(failing=f"preset?{preset}"))
+
+    def ctest_call(self, preset):
+        found, = (call for call in self.calls("ctest") if f"--preset {preset} " in call)
+        return found
+
+    def test_all_presets_run_and_the_summary_is_last(self):
+        ended = self.run_script("test")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertEqual([call.split()[1] for call in self.calls("build")], ["ci-release", "ci-asan", "ci-clang"])
+        self.assertEqual([call.split()[2] for call in self.calls("ctest")], ["ci-release", "ci-asan", "ci-clang"])
+        self.assertEqual(self.calls("fuzz"), ["fuzz --seconds 30"])
+        self.assertEqual(ended.stdout.splitlines()[-4:], [
+            "times release asan clang fuzz", "skipped: none", "100% tests passed, 0 tests failed out of 1",
+            "Total Test time (real) = 1 sec"])
+
+    def test_what_runs_in_shards_does_not_run_alone(self):
+        self.run_script("test")
+        release = self.ctest_call("ci-release")
+        self.assertIn(" -C Shards -LE ^(core|device|comm|problem|loss|verify|measure|planner|reports|runner|impls)$ ",
+                      release)
+        self.assertNotIn(" -E ", release)
+        self.assertIn(" -C Shards -L ^(comm|runner|impls|fibers)_shards$ ", self.ctest_call("ci-clang"))
+
+    def test_what_the_address_sanitizer_runs_whole_is_left_out_of_release(self):
+        self.run_script("test")
+        release, asan, _ = self.calls("build")
+        self.assertTrue(release.endswith(" -DLOSSGRID_TESTS_LEFT_OUT=problem;loss"), release)
+        self.assertGreaterEqual(set(asan.split()), {"lossgrid_test_problem", "lossgrid_test_loss"})
+
+    def test_no_test_is_left_out_twice(self):
+        with open(os.path.join(ROOT, "scripts", "test"), encoding="utf-8") as file:
+            script = file.read()
+        excluded = re.search(r"^asan_excluded='(.*)'$", script, re.MULTILINE)[1].split(":")
+        names = []
+        for folder in re.search(r"once='(.+)'$", script, re.MULTILINE)[1].split(";"):
+            for path in glob.glob(os.path.join(ROOT, "tests", folder, "**", "*_test.cpp"), recursive=True):
+                with open(path, encoding="utf-8") as file:
+                    names += map(".".join, re.findall(r"^\w*TEST\w*\(\s*(\w+),\s*(\w+)\)", file.read(), re.MULTILINE))
+        self.assertGreater(len(names), 300)
+        self.assertEqual([name for name in names for pattern in excluded if fnmatch.fnmatchcase(name, pattern)], [])
+
+    def test_fast_is_the_release_preset_without_what_takes_minutes(self):
+        ended = self.run_script("test", "--fast")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        build, = self.calls("build")
+        self.assertTrue(build.endswith(" -DLOSSGRID_TESTS_LEFT_OUT="), build)
+        self.assertRegex(self.ctest_call("ci-release"), r" -E \^\(mutants\\\.")
+        self.assertEqual(self.calls("fuzz"), [])
+        self.assertIn("times release\n", ended.stdout)
+
+    def test_a_failure_in_any_preset_is_one_of_all(self):
+        for preset, status in (("ci-release", 1), ("ci-asan", 1), ("ci-clang", 1)):
+            self.fail_in(preset)
+            ended = self.run_script("test")
+            self.assertEqual(ended.returncode, status, preset)
+        self.assertIn("test: preset ci-clang failed", ended.stderr)
+        self.fail_in("ci-release")
+        self.assertTrue(self.run_script("test").stdout.endswith("Total Test time (real) = 1 sec\n"))
+        self.fail_in("nothing")
+        self.stand_in("scripts/build", 'mkdir -p "build/${1#ci-}"; [ "$1" != ci-clang ] || { echo no such name; exit 1; }')
+        ended = self.run_script("test")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("no such name", ended.stderr)
+
+    def test_skips_that_are_not_allowed_fail(self):
+        self.stand_in("scripts/check_skips", "echo a skip >&2", 1)
+        ended = self.run_script("test", "--fast")
+        self.assertEqual((ended.returncode, ended.stderr), (1, "a skip\n"))
+
+    def test_changed_goes_to_its_script(self):
+        self.stand_in("scripts/changed")
+        self.assertEqual(self.run_script("test", "--changed", "HEAD~1", "--list").returncode, 0)
+        self.assertEqual(self.calls(), ["changed HEAD~1 --list"])
+
+    def test_bad_arguments(self):
+        for arguments in (("--slow",), ("--fast", "more"), ("more",)):
+            self.assertEqual(self.run_script("test", *arguments).returncode, 64)
+        self.assertEqual(os.path.exists(self.calls_path), False)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
