@@ -19,8 +19,8 @@ JUDGE = ("_truth", "mutants", "impls/reference/", "harness/verify/", "harness/ru
 # Rejects mistake 1 in suite b, hangs with mistake 2, and passes with all others.
 STAND_IN = """#!/bin/sh
 case "$LOSSGRID_PLANTED $*" in
-  "1 run "*"--suite b") exit 10 ;;
-  "2 run "*"--suite b") exec sleep 60 ;;
+  "1 run "*"--suite b "*) exit 10 ;;
+  "2 run "*"--suite b "*) exec sleep 60 ;;
   "0 broken "*) exit 14 ;;
 esac
 [ "$1" != hunt ]
@@ -107,12 +107,26 @@ class Plant(unittest.TestCase):
         self.assertEqual(self.script.default_commands("true", 5), [*suites, "hunt --seconds 5"])
 
     def test_the_table_counts_what_is_rejected(self):
-        plants = [{"name": name, "what": name, "shows": "s"} for name in "abcd"]
-        results = [{"name": "a", "command": "x", "exit": 0}, {"name": "a", "command": "y", "exit": 10},
-                   {"name": "b", "command": "x", "exit": "timeout"}, {"name": "c", "command": "x", "exit": 0}]
+        plants = [{"name": name, "what": name, "shows": "s"} for name in "abcde"]
+        ran = [("none", "x", 0, "1"), ("a", "x", 0, "1"), ("a", "y", 10, ""), ("b", "x", "timeout", ""),
+               ("c", "x", 0, "2"), ("d", "x", 0, "1")]
+        results = [{"name": name, "command": command, "exit": status, "digest": digest}
+                   for name, command, status, digest in ran]
         text = self.script.table(plants, results)
-        self.assertIn("| a | s | `y` |\n| b | s | `x` |\n| c | s | - |\n| d | s | not run |\n", text)
-        self.assertIn("Of 3 mistakes 2 are rejected, 1 are not:\n- 1 by `y`\n- 1 by `x`\n", text)
+        self.assertIn("| a | s | `y` |\n| b | s | `x` |\n| c | s | accepted |\n| d | s | not reached |\n"
+                      "| e | s | not run |\n", text)
+        self.assertIn("Of 4 mistakes 2 are rejected; 1 change a report and are accepted; 1 change none.\n"
+                      "- 1 by `y`\n- 1 by `x`\n", text)
+
+    def test_the_digest_of_a_report_leaves_out_times(self):
+        def digest(number, time):
+            with open(self.program, "w", encoding="utf-8") as file:
+                file.write(f'{{"run": {{"started": {time}}}, "summary": {{}}, "trials": [{number}, {{"x_ns": {time}}}]}}')
+            return self.script.digest_of(self.program)
+
+        self.assertEqual(digest(1, 2), digest(1, 3))
+        self.assertNotEqual(digest(1, 2), digest(4, 2))
+        self.assertEqual(self.script.digest_of(self.program + ".none"), "")
 
     def test_a_line_that_was_cut_off_is_left_out(self):
         path = self.program + ".jsonl"
