@@ -3,8 +3,10 @@
 """Tests of scripts/plant without a compiler: its mistakes fit the sources, and a stand-in for lossgrid
 shows what counts as rejected. `scripts/plant` itself takes hours."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -14,7 +16,7 @@ import unittest
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCRIPT = os.path.join(ROOT, "scripts", "plant")
-FIELDS = {"name", "what", "shows", "class", "file", "old", "new"}
+FIELDS = {"name", "what", "shows", "seen", "class", "file", "old", "new"}
 JUDGE = ("_truth", "mutants", "impls/reference/", "harness/verify/", "harness/runner/")
 # Rejects mistake 1 in suite b, hangs with mistake 2, and passes with all others.
 STAND_IN = """#!/bin/sh
@@ -100,6 +102,12 @@ class Plant(unittest.TestCase):
 
     def test_commands_that_were_passed_are_not_run_again(self):
         self.assertEqual(self.judged(1, ["run --suite b"], {"run --suite b": 0}), ("", []))
+
+    def test_a_case_shows_its_mistake_or_is_named(self):
+        plants = [{"name": f"p{number}", "number": number, "seen": "run --suite b"} for number in (1, 7)]
+        plants.append({"name": "p8", "number": 8, "seen": ""})
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(self.script.not_seen(plants, self.program, 5, 1), ["p7"])
 
     def test_hunts_only_if_lossgrid_has_it(self):
         suites = [f"run --suite {suite}" for suite in self.script.SUITES]
