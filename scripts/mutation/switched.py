@@ -5,6 +5,7 @@ their place, in which a word is true while the change is chosen at run time."""
 import concurrent.futures
 import json
 import os
+import shutil
 import sys
 
 
@@ -44,10 +45,20 @@ def write_if_changed(path, text):
     write(path, text)
 
 
+def clear_unless(folder, overlay, paths):
+    """Removes all that is in `folder` if `overlay` has other files than `paths`, which would be included."""
+    there = {os.path.relpath(os.path.join(parent, name), overlay)
+             for parent, _, names in os.walk(overlay) for name in names}
+    if there - set(paths):
+        shutil.rmtree(folder)
+
+
 def compile_sources(build, sources, folder, header, jobs=1):
     """Compiles every unit of `build` that is made of one of `sources`, with the text `header` before it, unless
     its object is newer than all of them. Returns {unit: object below `folder`}."""
-    overlay = os.path.join(folder, "overlay")
+    made_below = os.path.join(folder, "objects")
+    overlay = os.path.join(made_below, "overlay")
+    clear_unless(made_below, overlay, sources)
     for path, text in sources.items():
         write_if_changed(os.path.join(overlay, path), text)
     header_path = os.path.join(folder, "switch.h")
@@ -58,7 +69,7 @@ def compile_sources(build, sources, folder, header, jobs=1):
             made_of.setdefault(unit, [header_path, build.original(unit)]).append(os.path.join(overlay, path))
 
     def compiled(unit):
-        made = os.path.join(folder, "objects", unit)
+        made = os.path.join(made_below, unit)
         if os.path.exists(made) and os.path.getmtime(made) > max(map(os.path.getmtime, made_of[unit])):
             return made
         print(f"compiles {unit}", flush=True)
