@@ -138,8 +138,8 @@ class BuiltTree(Build):
         self.read(programs)
 
     def compile_with(self, unit, overlay, header, made):
-        """Compiles a unit to `made` with the sources of `overlay` in the place of those of the tree, and
-        `header` before them."""
+        """Compiles a unit to `made` with the sources and headers of `overlay` in the place of those of the tree,
+        and `header` before them."""
         entry = self.commands[unit]
         with open(entry["file"], encoding="utf-8") as file:
             text = file.read()
@@ -153,6 +153,8 @@ class BuiltTree(Build):
                 file.write(text)
         words = [own if word == entry["file"] else word for word in shlex.split(entry["command"])]
         words[words.index("-o") + 1] = made
+        first_flag = next(k for k, word in enumerate(words) if word.startswith("-"))
+        words[first_flag:first_flag] = ["-I" + overlay]
         os.makedirs(os.path.dirname(made), exist_ok=True)
         ended = subprocess.run([*words, "-Wno-error", "-include", header], cwd=entry["directory"], capture_output=True,
                                text=True, check=False)
