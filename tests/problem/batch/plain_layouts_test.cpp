@@ -172,6 +172,35 @@ TEST(PlainLayouts, ShardsHoldTheNumbersOfTheirPlaces) {
   }
 }
 
+/// Bits of kept sets: that of column c of a shard in word c / 64.
+TEST(PlainLayouts, ShardsHoldTheBitsOfTheirPlaces) {
+  const Problem problem = problem_of("lens=5+3 vocab=150 top_k=70 mask=all");
+  const Grid grid = parse_grid("tp2cp3:contiguous_sequence");
+  const auto offsets =
+      plain::padded_offsets(problem.lengths, plain::multiples("contiguous_sequence", 3, 1), 1, 1);
+  const auto rows = plain::rows_of_ranks("contiguous_sequence", 3, offsets);
+  const auto columns = plain::columns_of_ranks(150, 2);
+  int compared = 0;
+  for (int rank = 0; rank < 6; ++rank) {
+    std::vector<std::uint64_t> words(rows[rank / 2].size() * 2);  // 75 columns
+    fill_mask_shard(problem, grid, rank % 2, rank / 2, words.data());
+    for (std::size_t k = 0; k < rows[rank / 2].size(); ++k) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        const std::int64_t t = rows[rank / 2][k] - offsets[i];
+        if (t < 0 || t + 1 >= problem.lengths[i]) continue;
+        for (std::size_t c = 0; c < 75; ++c) {
+          const bool bit = (words[2 * k + c / 64] >> (c % 64) & 1) != 0;
+          ASSERT_EQ(bit,
+                    problem.sampling_mask->keeps(problem.cu_seqlens[i] + t, columns[rank % 2][c]))
+              << rank << " " << k << " " << c;
+          ++compared;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 150 * (4 + 2));
+}
+
 TEST(PlainLayouts, ShardsOfTheVocabularyHoldTheirIds) {
   for (std::int64_t vocab = 2; vocab <= 70; ++vocab) {
     for (int tp = 1; tp <= 9 && tp <= vocab; ++tp) {

@@ -280,6 +280,32 @@ TEST(PlainTargets, PartsOfADynamicGridCountTheWholeOnce) {
   });
 }
 
+/// The score of a sequence is in the row of its last token with a mask of 1, a first one too, and
+/// about that token itself.
+TEST(PlainTargets, ScoresAreAboutTheLastTokensWithAMask) {
+  const std::string mask = "0110010000010111";
+  const Problem problem =
+      problem_of("head=score lens=5+4+2+1+4 sample_mask=11110 mask=01100+1000+00+1+0111");
+  std::vector<std::uint8_t> scored(mask.size(), 0);
+  std::vector<std::int32_t> own(problem.input_ids.begin(), problem.input_ids.end());
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+    for (std::int64_t t = first + problem.lengths[i] - 1; t >= first; --t) {
+      if (mask[static_cast<std::size_t>(t)] == '0') continue;
+      scored[t] = problem.sample_mask[i];
+      break;
+    }
+    first += problem.lengths[i];
+  }
+  EXPECT_EQ(scored, (std::vector<std::uint8_t>{0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(problem.row_valid(), scored);
+  EXPECT_EQ(problem.row_targets(), own);
+  EXPECT_EQ(problem.denominators.valid_tokens, 3);
+  const ShiftedBatch shifted = shift_targets(pack(problem, Grid{}));
+  EXPECT_EQ(shifted.valid, scored);
+  EXPECT_EQ(shifted.targets, own);
+}
+
 /// Groups of neighbours, of which the last may have fewer, and groups of packs.
 TEST(PlainTargets, GroupsCountTheTokensOfTheirSequences) {
   for_drawn_masks(60, [&](const Problem& drawn_problem) {

@@ -128,10 +128,22 @@ struct Case {
     }
   }
 
-  double reward(std::int64_t i) const { return static_cast<double>(problem.rewards[i]); }
+  /// Returns NaN where there are no rewards, which nothing should read then.
+  double reward(std::int64_t i) const {
+    if (problem.rewards.empty()) return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(problem.rewards[i]);
+  }
+  /// Returns the sum of the sample mask over the global batch, which a case may state.
   double valid_sequences() const {
-    return static_cast<double>(
-        std::count(problem.sample_mask.begin(), problem.sample_mask.end(), std::uint8_t{1}));
+    const auto counted =
+        std::count(problem.sample_mask.begin(), problem.sample_mask.end(), std::uint8_t{1});
+    const std::int64_t stated = problem.spec.global_valid_seqs;
+    return static_cast<double>(stated > 0 ? stated : counted);
+  }
+  /// Returns the valid tokens of the global batch, which a case may state.
+  double valid_tokens() const {
+    const std::int64_t stated = problem.spec.global_valid_toks;
+    return stated > 0 ? static_cast<double>(stated) : static_cast<double>(tokens.size());
   }
 
   const Problem& problem;

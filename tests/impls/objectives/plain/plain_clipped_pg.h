@@ -43,12 +43,13 @@ inline double kl_of_token(const Case& of, const Token& token, double p, double l
   if (gradient == "ratio") return bounded_kl(estimate * std::exp(x - p));
   if (gradient == "score") {
     const bool by_generation = options.flag("use_on_policy_kl_approximation");
-    return bounded_kl(estimate * std::exp(x - (by_generation ? token.generation : held)));
+    const double weight = std::exp(x - (by_generation ? token.generation : held));
+    return std::isfinite(weight) ? bounded_kl(estimate * weight) : 0;
   }
-  // The value of the estimator and the gradient of k2, by the ratio for `importance`.
+  // The value of the estimator and the gradient of k2 beyond the clamps too, by the ratio for
+  // `importance`.
   const double factor = gradient == "importance" ? std::min(std::exp(held - p), 10.0) : 1;
-  const double k2 = factor * (std::pow(token.reference - x, 2) - r * r) / 2;
-  return bounded_kl(fixed) + (std::abs(fixed) > most_out ? 0 : k2);
+  return bounded_kl(fixed) + factor * (std::pow(token.reference - live, 2) - r * r) / 2;
 }
 
 /// Returns the clip range of a ratio.

@@ -3,6 +3,8 @@
 // (plain_case.h).
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,8 @@ namespace lossgrid::plain {
 struct Judged {
   double loss = 0;
   Numbers metrics;
-  std::vector<std::vector<double>> gradient;  // [valid tokens][V], by the logits of their rows
+  // [valid tokens][V], by the logits of their rows; NaN at a switch.
+  std::vector<std::vector<double>> gradient;
 };
 
 /// Packs that the loss of `token-mean-legacy` is about.
@@ -103,8 +106,7 @@ inline double loss_of(const Case& of, const Packs& packs, const Rows& live, cons
   return with(clipped_pg_loss(of, packs.of_sequence, packs.count, live, held));
 }
 
-/// Returns the judgement; without a gradient if it is not asked for.
-inline Judged judge(const Case& of, const Packs& packs, bool with_gradient = true) {
+inline Judged judge(const Case& of, const Packs& packs) {
   const GivenRows given(of);
   Rows held;
   for (std::size_t k = 0; k < of.tokens.size(); ++k) {
@@ -117,7 +119,7 @@ inline Judged judge(const Case& of, const Packs& packs, bool with_gradient = tru
     add_statistics(of, held, out.metrics);
   }
   if (of.problem.spec.predictions) add_predictions(of, held, out.metrics);
-  for (std::size_t k = 0; with_gradient && k < of.tokens.size(); ++k) {
+  for (std::size_t k = 0; k < of.tokens.size(); ++k) {
     out.gradient.emplace_back();
     for (std::size_t v = 0; v < given.student[k].size(); ++v) {
       constexpr double kStep = 1e-5;
@@ -128,7 +130,11 @@ inline Judged judge(const Case& of, const Packs& packs, bool with_gradient = tru
         live[k] = row_of(of, given, k, logits);
         return loss_of(of, packs, live, held, nullptr);
       };
-      out.gradient.back().push_back((at(kStep) - at(-kStep)) / (2 * kStep));
+      const double above = (at(kStep) - out.loss) / kStep;
+      const double below = (out.loss - at(-kStep)) / kStep;
+      // Between them is a switch of the formula, such as the end of a clamp.
+      const bool has_switch = std::abs(above - below) > 1e-4 * (1 + std::abs(above));
+      out.gradient.back().push_back(has_switch ? std::nan("") : (above + below) / 2);
     }
   }
   return out;

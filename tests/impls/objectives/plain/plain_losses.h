@@ -35,7 +35,7 @@ std::vector<double> by_token(const Case& of, const F& f) {
 template <class F>
 std::optional<double> token_mean(const Case& of, const F& f) {
   if (of.tokens.empty()) return std::nullopt;
-  return sum_of(by_token(of, f)) / static_cast<double>(of.tokens.size());
+  return sum_of(by_token(of, f)) / of.valid_tokens();
 }
 
 /// Returns the weight of each token in a loss, by the table of "Aggregation". `packs` [S]: the pack
@@ -45,9 +45,10 @@ inline std::vector<double> token_weights(const Case& of, const std::vector<std::
   const std::string mode = of.options.name("loss_agg_mode", "null");
   const bool masked_too = of.options.flag("count_masked_sequences");
   const auto n = [&](std::size_t k) { return of.trained[of.tokens[k].sequence]; };
-  const auto all = static_cast<double>(of.tokens.size());
+  const double all = of.valid_tokens();
   double sequences = 0;
   for (const double tokens : of.trained) sequences += masked_too || tokens > 0 ? 1 : 0;
+  if (of.problem.spec.global_valid_seqs > 0) sequences = of.valid_sequences();
   // Tokens and number of groups of sequences.
   const auto grouped = [&](const auto& group_of, std::int64_t groups) {
     std::vector<double> tokens(static_cast<std::size_t>(groups), 0.0);

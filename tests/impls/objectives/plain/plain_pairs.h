@@ -106,25 +106,33 @@ inline PairLoss dpo_loss(const Case& of, const Rows& live, const Rows& held) {
                         (type == "ipo" && options.flag("ipo_average_log_probs", true));
   const auto log_ratio = [&](std::int64_t i, const auto& number) {
     const std::int64_t other = i % 2 == 0 ? i + 1 : i - 1;
-    const double sum = over_sequence(of, i, [&](std::size_t k, int place) {
+    return over_sequence(of, i, [&](std::size_t k, int place) {
       return (alpha && place >= of.trained[other] ? *alpha : 1.0) * number(k);
     });
-    return averages ? sum / tokens_or_one(of, i) : sum;
   };
   const auto policy = [&](std::size_t k) { return live[k].x; };
   const auto reference = [&](std::size_t k) { return of.tokens[k].reference; };
   const auto both = [&](std::size_t k) { return policy(k) - reference(k); };
+  const auto divided = [&](std::int64_t i, double sum) {
+    return averages ? sum / tokens_or_one(of, i) : sum;
+  };
+  const auto reward = [&](std::int64_t i) {
+    return divided(i, f_score(options, log_ratio(i, both)));
+  };
   const std::vector<std::int64_t> pairs = counted_pairs(of);
   const double count = of.valid_sequences() / 2;
   std::vector<double> first;  // sorted, for the types that pair numbers of the same rank
   std::vector<double> second;
   for (const std::int64_t i : pairs) {
     if (type == "aot") {
-      first.push_back(log_ratio(i, policy) - log_ratio(i + 1, policy));
-      second.push_back(log_ratio(i, reference) - log_ratio(i + 1, reference));
+      const auto difference = [&](const auto& number) {
+        return divided(i, log_ratio(i, number)) - divided(i + 1, log_ratio(i + 1, number));
+      };
+      first.push_back(difference(policy));
+      second.push_back(difference(reference));
     } else {
-      first.push_back(f_score(options, log_ratio(i, both)));
-      second.push_back(f_score(options, log_ratio(i + 1, both)));
+      first.push_back(reward(i));
+      second.push_back(reward(i + 1));
     }
   }
   PairLoss out;
@@ -133,8 +141,8 @@ inline PairLoss dpo_loss(const Case& of, const Rows& live, const Rows& held) {
     metrics[name] = 0;
   }
   for (const std::int64_t i : pairs) {
-    const double a = f_score(options, log_ratio(i, both));
-    const double b = f_score(options, log_ratio(i + 1, both));
+    const double a = reward(i);
+    const double b = reward(i + 1);
     *metrics["accuracy"] += (a > b ? 1 : 0) / count;
     *metrics["rewards_chosen_mean"] += a / count;
     *metrics["rewards_rejected_mean"] += b / count;

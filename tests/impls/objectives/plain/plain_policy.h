@@ -192,19 +192,19 @@ inline Weights weights_of(const Case& of, const ByToken& p, const Rows& held) {
           level == "token" ? truncated(log_weight[k], mean, of.tokens[k].lacks(), tokens_out) : w);
     }
   }
-  const auto tokens = static_cast<double>(of.tokens.size());
   double trained = 0;
   for (const double n : of.trained) trained += n > 0 ? 1 : 0;
   const bool by_sequence = level != "token";
-  out.mean_weight =
-      by_sequence ? sequence_weights / of.valid_sequences() : sum_of(out.weight) / tokens;
+  out.mean_weight = by_sequence ? sequence_weights / of.valid_sequences()
+                                : sum_of(out.weight) / of.valid_tokens();
   if (type != "null") {
     out.share_out_of_bounds = by_sequence || type == "seq-mask-tis"
                                   ? sequences_out / of.valid_sequences()
-                                  : tokens_out / tokens;
+                                  : tokens_out / of.valid_tokens();
   }
   if (options.flag("rollout_is_batch_normalize")) {
-    const double mean = by_sequence ? trained_weights / trained : sum_of(out.weight) / tokens;
+    const double mean =
+        by_sequence ? trained_weights / trained : sum_of(out.weight) / of.valid_tokens();
     for (double& w : out.weight) w = mean > 1e-8 ? w / mean : w;
   }
   if (!corrects) out.weight.assign(out.weight.size(), 1.0);

@@ -51,8 +51,9 @@ inline std::vector<bool> selected_tokens(const Case& of, const ByToken& p, const
   const Options& options = of.options;
   const std::string loss = options.name("policy_loss", "ppo");
   const auto n = static_cast<double>(of.tokens.size());
-  const double mean_a = *token_mean(of, [&](std::size_t k) { return of.tokens[k].advantage; });
-  const double mean_x = *token_mean(of, [&](std::size_t k) { return held[k].x; });
+  const double mean_a =
+      sum_of(by_token(of, [&](std::size_t k) { return of.tokens[k].advantage; })) / n;
+  const double mean_x = sum_of(by_token(of, [&](std::size_t k) { return held[k].x; })) / n;
   const ByToken covariance = by_token(
       of, [&](std::size_t k) { return (of.tokens[k].advantage - mean_a) * (held[k].x - mean_x); });
   std::vector<std::size_t> all(of.tokens.size());

@@ -45,7 +45,7 @@ inline void add_statistics(const Case& of, const Rows& rows, Numbers& out) {
   out["n_tokens"] = tokens;
   out["n_valid_tokens"] = valid;
   out["prompt_tokens"] = tokens - valid;
-  out["global_valid_toks"] = valid;
+  out["global_valid_toks"] = of.valid_tokens();
   out["global_valid_seqs"] = of.valid_sequences();
 }
 
