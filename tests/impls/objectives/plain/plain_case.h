@@ -23,6 +23,7 @@
 namespace lossgrid::plain {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kMostFloat = std::numeric_limits<float>::max();
 
 /// Texts of options, with the defaults of docs/objectives.md where they are read.
 class Options {

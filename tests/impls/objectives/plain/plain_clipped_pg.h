@@ -44,7 +44,7 @@ inline double kl_of_token(const Case& of, const Token& token, double p, double l
   if (gradient == "score") {
     const bool by_generation = options.flag("use_on_policy_kl_approximation");
     const double weight = std::exp(x - (by_generation ? token.generation : held));
-    return std::isfinite(weight) ? bounded_kl(estimate * weight) : 0;
+    return weight <= kMostFloat ? bounded_kl(estimate * weight) : 0;  // 0 if not finite in float32
   }
   // The value of the estimator and the gradient of k2 beyond the clamps too, by the ratio for
   // `importance`.
@@ -104,8 +104,8 @@ inline ByToken policy_losses(const Case& of, const ByToken& p, const ByToken& rh
     const double a = of.tokens[k].advantage;
     const double x = live[k].x;
     const double q = of.tokens[k].generation;
-    if (options.flag("force_on_policy_ratio"))
-      return -a * rho[k];  // before the next, as in NeMo-RL
+    const bool is_forced = options.flag("force_on_policy_ratio");  // before the next, as in NeMo-RL
+    if (is_forced && kind == "ppo") return -a * rho[k];
     if (options.flag("disable_ppo_ratio")) return -a * x;
     if (options.flag("use_cispo")) return -a * std::clamp(rho_held[k], least, largest) * x;
     if (kind == "sapo") {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -142,8 +141,10 @@ inline Weights weights_of(const Case& of, const ByToken& p, const Rows& held) {
   ByToken counts;  // 1 for tokens that weights of sequences take
   out.keep = kept_tokens(of, log_weight, &counts);
   const auto off_policy = options.maybe("off_policy_mask_threshold", std::nullopt);
-  const ByToken behind = sequence_means(
-      of, by_token(of, [&](std::size_t k) { return of.tokens[k].generation - held[k].x; }));
+  const ByToken behind = sequence_means(of, by_token(of, [&](std::size_t k) {
+                                          const Token& token = of.tokens[k];
+                                          return token.lacks() ? 0.0 : token.generation - held[k].x;
+                                        }));
   for (std::size_t k = 0; k < out.keep.size(); ++k) {
     if (off_policy && of.tokens[k].advantage < 0 && behind[k] > *off_policy) out.keep[k] = 0;
   }
@@ -159,7 +160,7 @@ inline Weights weights_of(const Case& of, const ByToken& p, const Rows& held) {
   // Returns the truncated weight, and adds to `outside` what is out of bounds.
   const auto truncated = [&](double log_of_weight, double log_mean, bool lacks, double& outside) {
     double w = std::exp(log_of_weight);
-    if (lacks || w > std::numeric_limits<float>::max()) w = 0;  // not finite in float32
+    if (lacks || w > kMostFloat) w = 0;  // not finite in float32
     const double compared = type == "seq-mask-tis" ? std::exp(log_mean) : w;
     const bool inside = low <= compared && compared <= high;
     outside += inside ? 0 : 1;
@@ -194,6 +195,7 @@ inline Weights weights_of(const Case& of, const ByToken& p, const Rows& held) {
   }
   double trained = 0;
   for (const double n : of.trained) trained += n > 0 ? 1 : 0;
+  if (of.problem.spec.global_valid_seqs > 0) trained = of.valid_sequences();
   const bool by_sequence = level != "token";
   out.mean_weight = by_sequence ? sequence_weights / of.valid_sequences()
                                 : sum_of(out.weight) / of.valid_tokens();
