@@ -114,6 +114,16 @@ TEST(PlainTargets, CountsAreThoseOfTheRows) {
   });
 }
 
+/// Counts of the global batch that a case states stand for those of its own sequences.
+TEST(PlainTargets, StatedCountsAreThoseOfTheCase) {
+  const Problem both = problem_of("lens=5+3 mask=all global_valid_toks=40 global_valid_seqs=9");
+  EXPECT_EQ(both.denominators.valid_tokens, 40);
+  EXPECT_EQ(both.denominators.valid_sequences, 9);
+  const Problem tokens = problem_of("lens=5+3 mask=all global_valid_toks=40");
+  EXPECT_EQ(tokens.denominators.valid_tokens, 40);
+  EXPECT_EQ(tokens.denominators.valid_sequences, 2);
+}
+
 /// Every rank of every layout: its row at slot k is the plain row of its place, and holds the
 /// inputs about the token that it predicts.
 TEST(PlainTargets, RowsOfRanksAreThoseOfTheirPlaces) {
