@@ -10,6 +10,7 @@
 
 #include "plain_policy.h"
 #include "plain_selection.h"
+#include "plain_weights.h"
 
 namespace lossgrid::plain {
 
@@ -137,6 +138,42 @@ inline ByToken policy_losses(const Case& of, const ByToken& p, const ByToken& rh
   });
 }
 
+/// Adds mean and ends of the ratios, and of the clipped ones.
+inline void add_ratios(const Case& of, const ByToken& rho, Numbers& metrics) {
+  const auto [least, largest] = clip_range(of.options);
+  metrics["probs_ratio"] = token_mean(of, [&](std::size_t k) { return rho[k]; });
+  ByToken clipped = rho;
+  for (double& one : clipped) one = std::clamp(one, least, largest);
+  metrics["probs_ratio_clamped"] = token_mean(of, [&](std::size_t k) { return clipped[k]; });
+  metrics["probs_ratio_min"] = *std::min_element(rho.begin(), rho.end());
+  metrics["probs_ratio_max"] = *std::max_element(rho.begin(), rho.end());
+  metrics["probs_ratio_clamped_min"] = *std::min_element(clipped.begin(), clipped.end());
+  metrics["probs_ratio_clamped_max"] = *std::max_element(clipped.begin(), clipped.end());
+}
+
+/// Adds the distances between the policies.
+inline void add_distances(const Case& of, const ByToken& p, const Rows& held, Numbers& metrics) {
+  const Options& options = of.options;
+  const std::string type = options.name("reference_policy_kl_type", "k3");
+  const auto q = [&](std::size_t k) { return of.tokens[k].generation; };
+  // A token that lacks q has no distance to a policy.
+  const auto distance_mean = [&](const auto& term) {
+    return token_mean(of, [&](std::size_t k) { return of.tokens[k].lacks() ? 0.0 : term(k); });
+  };
+  metrics["token_mult_prob_error"] =
+      distance_mean([&](std::size_t k) { return std::exp(std::abs(q(k) - p[k])); });
+  metrics["gen_kl_error"] =
+      distance_mean([&](std::size_t k) { return kl_estimate(type, p[k] - q(k)); });
+  metrics["policy_kl_error"] =
+      distance_mean([&](std::size_t k) { return kl_estimate(type, q(k) - p[k]); });
+  metrics["js_divergence_error"] = distance_mean([&](std::size_t k) {
+    const double u = std::log(0.5 * std::exp(p[k]) + 0.5 * std::exp(q(k)));
+    return 0.5 * kl_estimate("k3", p[k] - u) + 0.5 * kl_estimate("k3", q(k) - u);
+  });
+  metrics["approx_entropy"] =
+      distance_mean([&](std::size_t k) { return -std::exp(held[k].x - q(k)) * held[k].x; });
+}
+
 inline PolicyLoss clipped_pg_loss(const Case& of, const std::vector<std::int64_t>& packs,
                                   std::int64_t pack_count, const Rows& live, const Rows& held) {
   const Options& options = of.options;
@@ -203,34 +240,8 @@ inline PolicyLoss clipped_pg_loss(const Case& of, const std::vector<std::int64_t
     metrics["selected_fraction"] =
         token_mean(of, [&](std::size_t k) { return selected[k] ? 1.0 : 0.0; });
   }
-  if (kind == "ppo" && !options.flag("disable_ppo_ratio")) {
-    metrics["probs_ratio"] = token_mean(of, [&](std::size_t k) { return rho[k]; });
-    ByToken clipped = rho;
-    for (double& one : clipped) one = std::clamp(one, least, largest);
-    metrics["probs_ratio_clamped"] = token_mean(of, [&](std::size_t k) { return clipped[k]; });
-    metrics["probs_ratio_min"] = *std::min_element(rho.begin(), rho.end());
-    metrics["probs_ratio_max"] = *std::max_element(rho.begin(), rho.end());
-    metrics["probs_ratio_clamped_min"] = *std::min_element(clipped.begin(), clipped.end());
-    metrics["probs_ratio_clamped_max"] = *std::max_element(clipped.begin(), clipped.end());
-  }
-  const std::string type = options.name("reference_policy_kl_type", "k3");
-  const auto q = [&](std::size_t k) { return of.tokens[k].generation; };
-  // A token that lacks q has no distance to a policy.
-  const auto distance_mean = [&](const auto& term) {
-    return token_mean(of, [&](std::size_t k) { return of.tokens[k].lacks() ? 0.0 : term(k); });
-  };
-  metrics["token_mult_prob_error"] =
-      distance_mean([&](std::size_t k) { return std::exp(std::abs(q(k) - p[k])); });
-  metrics["gen_kl_error"] =
-      distance_mean([&](std::size_t k) { return kl_estimate(type, p[k] - q(k)); });
-  metrics["policy_kl_error"] =
-      distance_mean([&](std::size_t k) { return kl_estimate(type, q(k) - p[k]); });
-  metrics["js_divergence_error"] = distance_mean([&](std::size_t k) {
-    const double u = std::log(0.5 * std::exp(p[k]) + 0.5 * std::exp(q(k)));
-    return 0.5 * kl_estimate("k3", p[k] - u) + 0.5 * kl_estimate("k3", q(k) - u);
-  });
-  metrics["approx_entropy"] =
-      distance_mean([&](std::size_t k) { return -std::exp(held[k].x - q(k)) * held[k].x; });
+  if (kind == "ppo" && !options.flag("disable_ppo_ratio")) add_ratios(of, rho, metrics);
+  add_distances(of, p, held, metrics);
   return out;
 }
 
