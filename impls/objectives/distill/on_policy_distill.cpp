@@ -177,8 +177,8 @@ OnPolicyDistillOptions read_on_policy_distill(const OptionReader& reader) {
   options.loss_max_clamp =
       reader
           .optional_number("loss_max_clamp", 10,
-                           {"bound of the loss of a token, or of d for `score`; a token that it "
-                            "bounds has no gradient; null: no bound",
+                           {"bound of the loss of a token, which has no gradient beyond it; for "
+                            "`score` bound of d; null: no bound",
                             "verl",
                             kAbove0,
                             {"0.1", "1.5"}})

@@ -40,7 +40,8 @@ void RatioOptions::read(const OptionReader& reader) {
   reader.read("disable_ppo_ratio", disable_ppo_ratio,
               {"log-probability instead of the ratio", "REINFORCE; verl `gpg`"});
   reader.read("force_on_policy_ratio", force_on_policy_ratio,
-              {"takes the current log-probabilities as the previous ones: the ratio is 1"});
+              {"takes the current log-probabilities as the previous ones: the ratio is 1, with "
+               "`disable_ppo_ratio` too"});
   reader.read("log_ratio_min", log_ratio_min,
               {"lower bound of the logarithm of a ratio before its exponential, without gradient "
                "beyond it",
