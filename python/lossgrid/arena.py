@@ -12,6 +12,7 @@ from lossgrid.errors import ProtocolError
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16,
            "int64": torch.int64, "uint8": torch.uint8}
+_WIDTHS = {dtype: torch.empty(0, dtype=dtype).element_size() for dtype in _DTYPES.values()}
 
 
 class Mapped:
@@ -35,9 +36,9 @@ class Arena:
     """Arrays of one trial, by name, as views of the shared memory."""
 
     def __init__(self, memory: mmap.mmap, arrays: Mapping[str, Any]) -> None:
-        self._views: Dict[str, torch.Tensor] = {}
-        for name, place in arrays.items():
-            self._views[name] = self._view(memory, name, place)
+        self._memory = memory
+        self._places = arrays
+        self._views: Dict[str, torch.Tensor] = {}  # made when they are first read
 
     @staticmethod
     def _view(memory: mmap.mmap, name: str, place: Mapping[str, Any]) -> torch.Tensor:
@@ -50,20 +51,23 @@ class Arena:
             count *= extent
         if count == 0:
             return torch.empty(shape, dtype=dtype)
-        width = torch.empty(0, dtype=dtype).element_size()
+        width = _WIDTHS[dtype]
         offset = int(place["offset"])
         if offset % width or offset + count * width > len(memory):
             raise ProtocolError(f"array {name} is not inside the arena of {len(memory)} bytes")
         return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._views
+        return name in self._places
 
     def get(self, name: str) -> torch.Tensor:
         """Returns the view called ``name``, whose contents the host sees."""
-        if name not in self._views:
-            raise ProtocolError(f"the arena has no array {name!r}")
-        return self._views[name]
+        view = self._views.get(name)
+        if view is None:
+            if name not in self._places:
+                raise ProtocolError(f"the arena has no array {name!r}")
+            view = self._views[name] = self._view(self._memory, name, self._places[name])
+        return view
 
     def names(self) -> Tuple[str, ...]:
-        return tuple(self._views)
+        return tuple(self._places)

@@ -13,6 +13,10 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 _LENGTH = struct.Struct("<I")
 _LONGEST = 64 << 20
 _MOST_DESCRIPTORS = 4
+_SPACE = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
+_READ = 1 << 16  # bytes; most messages are shorter
+
+_encode = json.JSONEncoder(allow_nan=False).encode
 
 Message = Dict[str, Any]
 
@@ -22,13 +26,15 @@ class Channel:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
+        self._received = b""
+        self._part = memoryview(bytearray(_READ))
 
     def close(self) -> None:
         self._socket.close()
 
     def send(self, message: Message, descriptors: Tuple[int, ...] = ()) -> None:
         """Sends one message; ``descriptors`` travel beside its first byte."""
-        body = json.dumps(message, allow_nan=False).encode()
+        body = _encode(message).encode()
         if len(body) > _LONGEST:
             raise ValueError(f"a message of {len(body)} bytes, at most {_LONGEST} are allowed")
         data = _LENGTH.pack(len(body)) + body
@@ -51,26 +57,28 @@ class Channel:
         body = self._exactly(length, descriptors)
         if body is None:
             return None, descriptors
-        message = json.loads(body.decode())
+        message = json.loads(body)
         if not isinstance(message, dict):
             raise ConnectionError("a message that is no JSON object")
         return message, descriptors
 
     def _exactly(self, count: int, descriptors: List[int]) -> Optional[bytes]:
-        data = bytearray()
-        space = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
+        """Returns the next ``count`` bytes. May read more: the other side asks one thing at a
+        time."""
+        data = bytearray(self._received)
         while len(data) < count:
-            part, ancillary, _, _ = self._socket.recvmsg(count - len(data), space)
+            read, ancillary, _, _ = self._socket.recvmsg_into([self._part], _SPACE)
             for level, kind, payload in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     received = array.array("i")
                     received.frombytes(payload[:len(payload) // received.itemsize
                                                * received.itemsize])
                     descriptors.extend(received)
-            if not part:
+            if read == 0:
                 return None
-            data += part
-        return bytes(data)
+            data += self._part[:read]
+        self._received = bytes(data[count:])
+        return bytes(data[:count])
 
 
 def close_all(descriptors: List[int]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Tuple, Type, TypeVar
+from functools import lru_cache
+from typing import Any, Dict, FrozenSet, Mapping, Tuple, Type, TypeVar
 
 from lossgrid.errors import ProtocolError
 from lossgrid.options import Option
@@ -123,8 +124,13 @@ class Problem:
         return self.rows // self.grid.tp if self.sequence_parallel else self.rows
 
 
+@lru_cache(maxsize=None)
+def _names(cls: Type[_T]) -> FrozenSet[str]:
+    return frozenset(field.name for field in fields(cls))  # type: ignore[arg-type]
+
+
 def _known(cls: Type[_T], facts: Mapping[str, Any]) -> Dict[str, Any]:
-    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    names = _names(cls)
     return {name: value for name, value in facts.items() if name in names}
 
 

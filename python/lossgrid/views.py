@@ -2,6 +2,7 @@
 """Attributes that are made when they are first read, and whose bits are watched."""
 from __future__ import annotations
 
+import ctypes
 import difflib
 from typing import (Any, Callable, ContextManager, Dict, Generic, List, Optional, Type, TypeVar,
                     Union, overload)
@@ -10,6 +11,8 @@ import torch
 
 _T = TypeVar("_T")
 Pause = Callable[[], ContextManager[None]]
+
+_PROCESSOR = torch.device("cpu")
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -20,20 +23,47 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(whole[tensor.element_size()])
 
 
+def _is_flat(tensor: torch.Tensor) -> bool:
+    """True if the elements of ``tensor`` are one piece of memory of this processor."""
+    return tensor.device == _PROCESSOR and tensor.is_contiguous() and \
+        (tensor.data_ptr() != 0 or tensor.numel() == 0)
+
+
 class Watched:
-    """Tensor for the user's function, and a copy of its earlier values."""
+    """Tensor for the user's function, and a copy of its earlier values.
+
+    On a processor the copy is bytes: to take and to compare these costs a fraction of what one
+    operator does, and small trials watch many tensors.
+    """
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
-        self._before = tensor.detach().clone()
+        self._form = (tensor.shape, tensor.dtype)
+        self._size = tensor.numel() * tensor.element_size()
+        self._before: Union[bytes, torch.Tensor] = \
+            ctypes.string_at(tensor.data_ptr(), self._size) if _is_flat(tensor) else \
+            tensor.detach().clone()
 
     def changed(self) -> bool:
-        return not torch.equal(bits(self.tensor), bits(self._before))
+        tensor, before = self.tensor, self._before
+        if isinstance(before, bytes) and _is_flat(tensor):
+            return (tensor.shape, tensor.dtype) != self._form or \
+                ctypes.string_at(tensor.data_ptr(), self._size) != before
+        return not torch.equal(bits(tensor), bits(self._copy()))
 
     def restore(self) -> None:
         """Restores the earlier values of the tensor."""
         with torch.no_grad():
-            self.tensor.detach().copy_(self._before)
+            self.tensor.detach().copy_(self._copy())
+
+    def _copy(self) -> torch.Tensor:
+        """Returns the earlier values."""
+        if isinstance(self._before, torch.Tensor):
+            return self._before
+        shape, dtype = self._form
+        if self._size == 0:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(bytearray(self._before), dtype=dtype).view(shape)
 
 
 class View(Generic[_T]):

@@ -3,6 +3,8 @@
 
 ``python -m lossgrid.worker --worker FD OUTPUT RANK SIZE PARENT FILE...`` runs one worker: launchers
 that cannot fork start it.
+
+``python -m lossgrid.worker --warm FD`` forks launchers on request (``warm.py``).
 """
 import os
 import sys
@@ -11,6 +13,11 @@ import sys
 # numpy.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# Idle threads of OpenMP teams sleep soon, as those of lossgrid do: workers share the cores. Spins of
+# libgomp, milliseconds of libomp; without these 300,000 spins and 200 ms.
+if not any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")):
+    os.environ.update(GOMP_SPINCOUNT="1000", KMP_BLOCKTIME="0")
 
 # A launcher that asks whether there is a GPU (``supports`` may) must not start the driver: workers
 # that are forked from such a process cannot use it.
@@ -22,6 +29,9 @@ def main() -> None:
     if len(arguments) == 1 and arguments[0].isdigit():
         from lossgrid.launcher import run_launcher
         run_launcher(int(arguments[0]))
+    elif len(arguments) == 2 and arguments[0] == "--warm":
+        from lossgrid.warm import run_warm
+        run_warm(int(arguments[1]))
     elif len(arguments) >= 6 and arguments[0] == "--worker":
         from lossgrid.launcher import run_loaded_worker
         channel, output, rank, size, parent = (int(word) for word in arguments[1:6])

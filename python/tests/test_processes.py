@@ -31,6 +31,24 @@ def _runs(pid: int) -> bool:
         return False
 
 
+class TeamWaits(unittest.TestCase):
+    def waits(self, **given: str) -> str:
+        """Returns the waits of OpenMP teams in a worker whose environment has ``given``."""
+        names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+        kept = {name: text for name, text in os.environ.items() if name not in names}
+        code = "import os, lossgrid.worker\n" \
+            f"print(*[os.environ.get(name) for name in {names}])"
+        return subprocess.run([sys.executable, "-c", code], check=True, text=True,
+                              stdout=subprocess.PIPE, env={**kept, **given}).stdout.strip()
+
+    def test_are_short(self) -> None:
+        self.assertEqual(self.waits(), "None 1000 0")
+
+    def test_of_the_user_stay(self) -> None:
+        self.assertEqual(self.waits(OMP_WAIT_POLICY="active"), "active None None")
+        self.assertEqual(self.waits(GOMP_SPINCOUNT="7"), "None 7 None")
+
+
 class Misbehaviour(unittest.TestCase):
     def run_one(self, world: World, name: str, backward: bool = False, **request: object) -> Case:
         case = Case([5, 7], 11)

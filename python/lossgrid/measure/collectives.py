@@ -7,6 +7,7 @@ from typing import Any, ContextManager, Dict, List, Mapping, Optional
 from lossgrid.groups import GridGroups
 from lossgrid.measure import changes, dispatched
 from lossgrid.measure.calls import Call, SeenCall, group_name, totals
+from lossgrid.measure.memory import LiveStorages
 from lossgrid.measure.methods import MethodCalls
 
 CALL_CHANGES = ("skip", "wrong_group", "wrong_op", "drop_backward", "unchanged")
@@ -29,6 +30,13 @@ class Collectives:
         if dispatched.available():
             return dispatched.DispatchedCalls(self._groups, self._on_call)
         return MethodCalls(self._groups, self._on_call)
+
+    def watch_with(self, storages: LiveStorages) -> "Optional[dispatched.DispatchedCalls]":
+        """Returns a watch that also follows ``storages``. None where these need a mode of their
+        own: that of a changed call counts what the change makes."""
+        if self._change is not None or not dispatched.available():
+            return None
+        return dispatched.DispatchedCalls(self._groups, self._on_call, storages)
 
     def message(self) -> Dict[str, Any]:
         return {"collectives": totals(self._calls),

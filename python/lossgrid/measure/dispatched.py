@@ -4,7 +4,8 @@ their groups there."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from functools import lru_cache
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -13,8 +14,12 @@ from lossgrid import shared_group
 from lossgrid.groups import GridGroups
 from lossgrid.measure.calls import Call, Part, completed_work, reduction_name
 from lossgrid.measure.light_mode import LightMode
+from lossgrid.measure.memory import LiveStorages
 from lossgrid.measure.methods import MethodCalls
 from lossgrid.measure.operators import OnCall, Tensors, chunks_of, parts_of, payload_of, splits_of
+
+
+Proceed = Callable[[], Any]
 
 
 def available() -> bool:
@@ -54,8 +59,7 @@ _WORK_ALONE = ("allreduce_coalesced_", "allgather_coalesced_", "allgather_into_t
                "recv_", "recv_any_source_", "barrier", "monitored_barrier_")
 
 
-def _call_of_c10d(name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
-                  groups: GridGroups) -> Call:
+def _call_of_c10d(name: str, proceed: Proceed, args: Sequence[Any], groups: GridGroups) -> Call:
     op, group_at, reduce_at, root_at = _PLACES[name]
     group = dist.ProcessGroup.unbox(args[group_at])
 
@@ -66,7 +70,7 @@ def _call_of_c10d(name: str, function: Any, args: Sequence[Any], kwargs: Mapping
     return Call(op, group, payload_of(name, args),
                 _reduce(args[reduce_at]) if reduce_at is not None else None,
                 int(args[root_at]) if root_at is not None else 0,
-                lambda: function(*args, **kwargs), lambda: parts_of(name, args, group.size()), done)
+                proceed, lambda: parts_of(name, args, group.size()), done)
 
 
 # name -> (op, index of the reduction)
@@ -101,7 +105,7 @@ def _functional_part(name: str, op: str, one: torch.Tensor, args: Sequence[Any],
     return Part(splits_of(one, args[2], size), splits_of(result, args[1], size)), result
 
 
-def _call_of_functional(name: str, function: Any, args: Sequence[Any],
+def _call_of_functional(name: str, proceed: Proceed, args: Sequence[Any],
                         kwargs: Mapping[str, Any]) -> Call:
     from torch.distributed import distributed_c10d
     op, reduce_at = _FUNCTIONAL[name]
@@ -119,17 +123,33 @@ def _call_of_functional(name: str, function: Any, args: Sequence[Any],
     return Call(op, group, given,
                 reduction_name(args[reduce_at]) if reduce_at is not None else None,
                 int(args[1]) if op == "broadcast" else 0,
-                lambda: function(*args, **kwargs), parts,
+                proceed, parts,
                 lambda _: list(results) if several else results[0])
 
 
-class DispatchedCalls(LightMode):
-    """Interceptor that hands every collective to ``on_call``, which returns its result."""
+_COLLECTIVES: Dict[str, Mapping[str, Any]] = {"c10d": _PLACES, "_c10d_functional": _FUNCTIONAL}
 
-    def __init__(self, groups: GridGroups, on_call: OnCall) -> None:
+
+@lru_cache(maxsize=None)
+def _collective(function: Any) -> Tuple[str, str]:
+    """Returns namespace and name of an operator that is a collective, else empty texts."""
+    space, name = function._schema.name.split("::")
+    return (space, name) if name in _COLLECTIVES.get(space, {}) else ("", "")
+
+
+class DispatchedCalls(LightMode):
+    """Interceptor that hands every collective to ``on_call``, which returns its result.
+
+    With ``storages`` it also does what ``MemoryMode`` does: each mode costs time at each operator.
+    """
+
+    def __init__(self, groups: GridGroups, on_call: OnCall,
+                 storages: Optional[LiveStorages] = None) -> None:
         super().__init__()
         self._groups = groups
         self._on_call = on_call
+        self._storages = storages
+        self.paused = False
         self._shared: Optional[MethodCalls] = None  # of groups that make no operators
 
     def __enter__(self) -> Any:
@@ -147,10 +167,19 @@ class DispatchedCalls(LightMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Tuple[Any, ...] = (),
                            kwargs: Optional[Dict[str, Any]] = None) -> Any:
         kwargs = kwargs or {}
-        space, name = function._schema.name.split("::")
-        if space == "c10d" and name in _PLACES:
-            return self._on_call(_call_of_c10d(name, function, args, kwargs, self._groups))
-        if space == "_c10d_functional" and name in _FUNCTIONAL:
-            with self._shared.unseen() if self._shared else nullcontext():
-                return self._on_call(_call_of_functional(name, function, args, kwargs))
-        return function(*args, **kwargs)
+        space, name = _collective(function)
+        if not space:
+            return self._proceed(function, args, kwargs)
+
+        def proceed() -> Any:
+            return self._proceed(function, args, kwargs)
+
+        if space == "c10d":
+            return self._on_call(_call_of_c10d(name, proceed, args, self._groups))
+        with self._shared.unseen() if self._shared else nullcontext():
+            return self._on_call(_call_of_functional(name, proceed, args, kwargs))
+
+    def _proceed(self, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        if self._storages is None or self.paused:
+            return function(*args, **kwargs)
+        return self._storages.follow(function, args, kwargs)

@@ -60,22 +60,37 @@ class LiveStorages:
 
     def made(self, value: Any) -> None:
         """Counts unknown storages of ``value`` as made by user code."""
-        self._drop_freed()
+        is_first = True
         for tensor in _tensors(value):
             storage = _storage(tensor)
             key, size = storage._cdata, storage.nbytes()
             before = self._held.get(key)
+            if before is not None and before[1] in (None, size):
+                continue
+            if is_first:  # what was freed before matters only where the sum changes
+                self._drop_freed()
+                is_first = False
             if before is None:
                 self._held[key] = (StorageWeakRef(storage), size)
                 self._live += size
-            elif before[1] is not None and before[1] != size:  # resized
+            else:  # resized
                 self._held[key] = (before[0], size)
-                self._live += size - before[1]
+                self._live += size - (before[1] or 0)
         self._peak = max(self._peak, self._live)
 
     def _drop_freed(self) -> None:
         for key in [key for key, (weak, _) in self._held.items() if weak.expired()]:
             self._live -= self._held.pop(key)[1] or 0
+
+
+    def follow(self, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """Calls an operator, and counts what it makes."""
+        self.known(args)
+        if kwargs:
+            self.known(kwargs)
+        result = function(*args, **kwargs)
+        self.made(result)
+        return result
 
 
 class MemoryMode(LightMode):
@@ -91,8 +106,4 @@ class MemoryMode(LightMode):
         kwargs = kwargs or {}
         if self.paused:
             return function(*args, **kwargs)
-        self._storages.known(args)
-        self._storages.known(kwargs)
-        result = function(*args, **kwargs)
-        self._storages.made(result)
-        return result
+        return self._storages.follow(function, args, kwargs)

@@ -4,7 +4,7 @@ not name their groups, and of groups that are written in Python and make no oper
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -54,7 +54,14 @@ def _tensors(args: Sequence[Any], operator: str) -> List[Any]:
 
 
 class MethodCalls:
-    """Interceptor that hands collectives of groups of class ``kind`` to ``on_call`` while entered."""
+    """Interceptor that hands collectives of groups of class ``kind`` to ``on_call`` while entered.
+
+    The methods of a class are wrapped at its first use and stay so: to wrap them anew for each phase
+    takes longer than a small phase.
+    """
+
+    _entered: "ClassVar[Dict[type, MethodCalls]]" = {}
+    _wrapped: ClassVar[Set[type]] = set()
 
     def __init__(self, groups: GridGroups, on_call: OnCall,
                  kind: type = dist.ProcessGroup) -> None:
@@ -62,19 +69,23 @@ class MethodCalls:
         self._on_call = on_call
         self._kind = kind
         self._inside = False
-        self._originals: Dict[str, Callable[..., Any]] = {}
+        self._outer: Optional[MethodCalls] = None
 
     def __enter__(self) -> "MethodCalls":
-        for name in _METHODS:
-            if hasattr(self._kind, name):
-                self._originals[name] = getattr(self._kind, name)
-                setattr(self._kind, name, self._wrapper(name))
+        if self._kind not in self._wrapped:
+            self._wrapped.add(self._kind)
+            for name in _METHODS:
+                if hasattr(self._kind, name):
+                    setattr(self._kind, name, self._wrapper(self._kind, name))
+        self._outer = self._entered.get(self._kind)
+        self._entered[self._kind] = self
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for name, original in self._originals.items():
-            setattr(self._kind, name, original)
-        self._originals.clear()
+        if self._outer is None:
+            del self._entered[self._kind]
+        else:
+            self._entered[self._kind] = self._outer
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
@@ -85,14 +96,16 @@ class MethodCalls:
         finally:
             self._inside = before
 
-    def _wrapper(self, name: str) -> Callable[..., Any]:
-        original = self._originals[name]
+    @classmethod
+    def _wrapper(cls, kind: type, name: str) -> Callable[..., Any]:
+        original = getattr(kind, name)
 
         def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside:
+            seen_by = cls._entered.get(kind)
+            if seen_by is None or seen_by._inside:
                 return original(group, *args, **kwargs)
-            with self.unseen():
-                return self._on_call(self._call(name, original, group, args, kwargs))
+            with seen_by.unseen():
+                return seen_by._on_call(seen_by._call(name, original, group, args, kwargs))
 
         return wrapper
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterator, Optional, TypeVar, Union
 
 import torch
 
 from lossgrid.measure.collectives import Collectives
+from lossgrid.measure.dispatched import DispatchedCalls
 from lossgrid.measure.memory import LiveStorages, MemoryMode
 
 _T = TypeVar("_T")
@@ -31,7 +32,7 @@ class Phase:
         self._device = device
         self._storages = storages
         self._collectives = collectives
-        self._memory_mode: Optional[MemoryMode] = None
+        self._memory_mode: Union[MemoryMode, DispatchedCalls, None] = None
         self._paused = 0
         self._excluded_ns = 0
         self._time_ns = 0
@@ -43,8 +44,10 @@ class Phase:
             cuda = self._device.type == "cuda"
             if self._storages is not None and not cuda:
                 self._storages.begin_phase()
-                self._memory_mode = stack.enter_context(MemoryMode(self._storages))
-            if self._collectives is not None:
+                both = self._collectives and self._collectives.watch_with(self._storages)
+                self._memory_mode = stack.enter_context(both or MemoryMode(self._storages))
+            if self._collectives is not None and \
+                    not isinstance(self._memory_mode, DispatchedCalls):
                 stack.enter_context(self._collectives.watch())
             result = self._on_gpu(call) if cuda else self._on_processor(call)
         if self._storages is not None and not cuda:

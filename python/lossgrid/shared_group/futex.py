@@ -11,7 +11,7 @@ from typing import Dict
 _SYSCALLS: Dict[str, int] = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221,
                              "s390x": 238}
 _WAIT, _WAKE_OP = 0, 5
-_EVERYONE = 0x7FFFFFFF
+_EVERYONE = ctypes.c_void_p(0x7FFFFFFF)
 # Adds 1 to the second word and wakes who sleeps on it, unless the word was -1.
 _ADD_ONE = 1 << 28 | 1 << 24 | 1 << 12 | 0xFFF
 _WORD_BYTES = 4
@@ -31,22 +31,20 @@ class Words:
 
     def __init__(self, memory: mmap.mmap, count: int) -> None:
         self.values = memoryview(memory)[:count * _WORD_BYTES].cast("I")
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        self._nobody = ctypes.c_void_p(self._address + (count - 1) * _WORD_BYTES)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self._places = [ctypes.c_void_p(address + index * _WORD_BYTES) for index in range(count)]
+        self._nobody = self._places[-1]
         self._number = _SYSCALLS[platform.machine()]
         self._call = ctypes.CDLL(None, use_errno=True).syscall
 
-    def _at(self, index: int) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self._address + index * _WORD_BYTES)
-
     def add_one(self, index: int) -> None:
         """Adds 1 behind all writes before, and wakes the processes that sleep on the word."""
-        self._call(self._number, self._nobody, _WAKE_OP, 1, ctypes.c_void_p(_EVERYONE),
-                   self._at(index), _ADD_ONE)
+        self._call(self._number, self._nobody, _WAKE_OP, 1, _EVERYONE, self._places[index],
+                   _ADD_ONE)
 
     def sleep(self, index: int, seen: int, seconds: float) -> None:
         """Sleeps at most ``seconds`` while the word is ``seen``. May return earlier."""
         whole = int(seconds)
         limit = _Timespec(whole, int((seconds - whole) * 1e9))
-        self._call(self._number, self._at(index), _WAIT, ctypes.c_uint32(seen),
+        self._call(self._number, self._places[index], _WAIT, ctypes.c_uint32(seen),
                    ctypes.byref(limit), ctypes.c_void_p(0), 0)

@@ -30,17 +30,17 @@ def word(op: Any) -> str:
     return found
 
 
-def _picked(takes_second: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def _picked(keeps_first: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """Returns a function that keeps the first of two floats unless the second is beyond it or a
     NaN; a NaN that is first stays."""
     def pick(first: Tensor, second: Tensor, *, out: Tensor) -> Tensor:
-        chosen = takes_second(first, second).logical_or_(second != second)
-        return torch.where(chosen.logical_and_(first == first), second, first, out=out)
+        kept = keeps_first(first, second).logical_or_(first != first)
+        return torch.where(kept, first, second, out=out)
     return pick
 
 
-_larger = _picked(lambda first, second: second > first)
-_smaller = _picked(lambda first, second: second < first)
+_larger = _picked(torch.ge)
+_smaller = _picked(torch.le)
 
 _PAIRS: Dict[str, Callable[..., Tensor]] = {
     "sum": torch.add, "avg": torch.add, "product": torch.mul, "max": torch.maximum,

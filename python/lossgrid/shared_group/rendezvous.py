@@ -10,6 +10,7 @@ before its call is complete is an error.
 """
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections import deque
@@ -21,12 +22,15 @@ from lossgrid.shared_group.blocks import Blocks, Used
 from lossgrid.shared_group.errors import CollectiveMismatch
 from lossgrid.shared_group.layout import CALLS, FINISHED, POSTED, aligned
 from lossgrid.shared_group.members import Members
+from lossgrid.shared_group.segment import is_flat
 from lossgrid.shared_group.signature import decoded
 
 # Autograd does not see what a collective writes, nor do modes that watch the user's code.
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 for _name in ("AutogradCPU", "AutogradCUDA", "Python", "PythonTLSSnapshot"):
     _KEYS = _KEYS | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _name))
+
+_SMALL = 1 << 16  # bytes
 
 Read = Callable[[List[int]], None]  # is given the offset of each member's payload
 
@@ -91,7 +95,10 @@ class Rendezvous:
             call = Call(number, signature, payload, results, read)
             self._pending.append(call)
             self.posted = number
-            self._own.words.add_one(POSTED)
+            if self._members.size == 1:
+                self._own.values[POSTED] = number  # nobody sleeps on it
+            else:
+                self._own.words.add_one(POSTED)
             return call
 
     def _put(self, number: int, payload: Sequence[torch.Tensor]) -> int:
@@ -105,9 +112,7 @@ class Rendezvous:
         self._own.reach(block[0] + block[1])
         at = block[0]
         for tensor in payload:
-            if tensor.is_cuda:
-                self._own.pin()
-            self._own.view(at, tensor.dtype, tensor.shape).copy_(tensor)
+            self._own.put(at, tensor)
             at += nbytes(tensor)
         return block
 
@@ -176,19 +181,26 @@ class Rendezvous:
         """Raises RuntimeError where a tensor no longer has the bits that were posted."""
         for tensor in call.payload:
             if tensor.numel() > 0:
-                posted = self._own.view(at, tensor.dtype, tensor.shape)
-                if not torch.equal(_bits(posted), _bits(tensor)):
+                if not self._has_bits_of(at, tensor):
                     raise RuntimeError(f"an input of {decoded(call.signature)} of "
                                        f"{self._members.name()} was changed before the call was "
                                        "complete: its handle was not waited for")
             at += nbytes(tensor)
+
+    def _has_bits_of(self, at: int, tensor: torch.Tensor) -> bool:
+        """True if the own segment has the bits of ``tensor`` at ``at``."""
+        size = tensor.numel() * tensor.element_size()
+        if size <= _SMALL and is_flat(tensor):  # a tenth of the time that operators take
+            return self._own.copy_of(at, size) == ctypes.string_at(tensor.data_ptr(), size)
+        posted = self._own.view(at, tensor.dtype, tensor.shape)
+        return torch.equal(_bits(posted), _bits(tensor))
 
     def _compare(self, call: Call) -> None:
         """Raises CollectiveMismatch unless all members made the same call."""
         mine = call.signature
         record, size = self._members.layout.call(call.number), len(mine)
         for segment in self._members.segments:
-            if segment.text(record, size) != mine:
+            if segment is not self._own and segment.text(record, size) != mine:
                 self._raise_mismatch(call.number)
 
     def _raise_mismatch(self, number: int) -> None:

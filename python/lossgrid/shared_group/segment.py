@@ -2,6 +2,7 @@
 """The memory of one rank of a group: a memory file that every member maps."""
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 from typing import Dict, Optional, Tuple
@@ -13,8 +14,15 @@ from lossgrid.shared_group.layout import RECORD, TEXT_AT, Layout, aligned
 
 _MOST_VIEWS = 512
 _PAGE = 4096
+_PROCESSOR = torch.device("cpu")
 
 _Key = Tuple[int, torch.dtype, torch.Size]
+
+
+def is_flat(tensor: torch.Tensor) -> bool:
+    """True if the elements of ``tensor`` are one piece of memory of this processor."""
+    return tensor.device == _PROCESSOR and tensor.is_contiguous() and \
+        not (tensor.is_conj() or tensor.is_neg())
 
 
 class Segment:
@@ -30,6 +38,7 @@ class Segment:
 
     def _map(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._views: Dict[_Key, torch.Tensor] = {}
 
     def view(self, offset: int, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
@@ -53,6 +62,10 @@ class Segment:
             os.close(descriptor)
         return torch.frombuffer(self._memory, dtype=dtype, count=count,
                                 offset=offset).view(shape)
+
+    def copy_of(self, offset: int, size: int) -> bytes:
+        """Returns ``size`` bytes at ``offset``."""
+        return self._memory[offset:offset + size]
 
     def payload(self, record: int) -> int:
         """Returns the offset of the payload of the record at ``record``."""
@@ -97,6 +110,16 @@ class OwnSegment(Segment):
     def address(self) -> str:
         """Returns where other processes find the segment."""
         return f"{os.getpid()} {self._descriptor} {os.fstat(self._descriptor).st_ino}"
+
+    def put(self, offset: int, tensor: torch.Tensor) -> None:
+        """Copies a tensor to ``offset``."""
+        if is_flat(tensor):
+            ctypes.memmove(self._address + offset, tensor.data_ptr(),
+                           tensor.numel() * tensor.element_size())
+        else:
+            if tensor.is_cuda:
+                self.pin()
+            self.view(offset, tensor.dtype, tensor.shape).copy_(tensor)
 
     def reach(self, end: int) -> None:
         """Makes the segment at least ``end`` bytes long."""
