@@ -94,6 +94,20 @@ class Nightly(unittest.TestCase):
         self.assertRegex(ended.stdout, "not run +bounds")
         self.assertEqual(ended.returncode, 0)
 
+    def test_hunts_have_the_time_of_the_list(self):
+        entries = [{**REPRODUCTION, "prints": {"a:": [1]}}]
+        program = os.path.join(self.folder.name, "lossgrid")
+        for status, code, text in ((0, 0, r"found +hunts +lossgrid +5 s\n"),
+                                   (10, 10, r"not found +hunts +lossgrid +5 s: ")):
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\necho "$@" >>"{program}.calls"\nexit {status}\n')
+            os.chmod(program, 0o755)
+            ended = self.run_on(entries, "a: 1", more={"hunt_seconds": 5}, LOSSGRID_BUILD=self.folder.name)
+            self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
+            self.assertRegex(ended.stdout, text)
+        with open(f"{program}.calls", encoding="utf-8") as file:
+            self.assertRegex(file.readline(), r"^hunt --quiet --seed 20\d{6} --seconds 2 --report \S+built_in.json$")
+
     def test_nothing_ran(self):
         ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "a: 1", "--python", "/no/python")
         self.assertEqual(ended.returncode, 77, ended.stdout)

@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/problem/batch/problem.h"
 #include "expect_error.h"
+#include "harness/problem/batch/problem.h"
 
 namespace lossgrid {
 namespace {
