@@ -32,11 +32,18 @@ inline std::uint64_t philox_lot(std::uint64_t seed, std::uint32_t sequence, std:
   return (std::uint64_t{c[0]} << 32) + c[1];
 }
 
+/// Sorts tokens; those that are equal stay in the order of the batch.
+template <class Before>
+void sort_tokens(std::vector<std::size_t>& tokens, const Before& before) {
+  std::sort(tokens.begin(), tokens.end(),
+            [&](std::size_t a, std::size_t b) { return before(a, b) || (!before(b, a) && a < b); });
+}
+
 /// Returns the first `count` of `tokens` in the order of `before`.
 template <class Before>
 std::vector<bool> first_of(const Case& of, std::vector<std::size_t> tokens, double count,
                            const Before& before) {
-  std::stable_sort(tokens.begin(), tokens.end(), before);
+  sort_tokens(tokens, before);
   std::vector<bool> selected(of.tokens.size(), false);
   for (std::size_t j = 0; j < tokens.size() && static_cast<double>(j) < count; ++j) {
     selected[tokens[j]] = true;
@@ -94,8 +101,7 @@ inline std::vector<bool> selected_tokens(const Case& of, const ByToken& p, const
   std::vector<bool> dropped(of.tokens.size(), false);
   if (const auto threshold = options.maybe("m2_threshold", std::nullopt)) {
     const auto m = [&](std::size_t k) { return std::pow(p[k] - of.tokens[k].generation, 2); };
-    std::stable_sort(all.begin(), all.end(),
-                     [&](std::size_t a, std::size_t b) { return m(a) > m(b); });
+    sort_tokens(all, [&](std::size_t a, std::size_t b) { return m(a) > m(b); });
     for (std::size_t j = 0; j + 1 < all.size(); ++j) {
       double sum = 0;
       for (std::size_t rest = j; rest < all.size(); ++rest) sum += m(all[rest]);
