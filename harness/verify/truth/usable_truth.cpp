@@ -108,7 +108,8 @@ void require_numbers(const Problem& problem, const Truth& truth) {
     require_finite("logprob", grad.logprob);
     // An implementation limits the gradient itself to the largest float32.
     constexpr double kLargest = std::numeric_limits<float>::max();
-    const double limited = std::min(std::abs(grad.logprob.value), kLargest);
+    const double largest = std::max(std::abs(grad.logprob.low), std::abs(grad.logprob.high));
+    const double limited = std::min(largest, kLargest);
     const double by_logit = limited * problem.transform_of_row(t).factor;
     if (problem.untransformed != nullptr && by_logit > kLargest) {
       what = fmt::format(

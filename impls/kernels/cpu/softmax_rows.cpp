@@ -10,6 +10,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "harness/loss/objective_tokens.h"
 #include "impls/kernels/cpu/flush_denormals.h"
 #include "impls/kernels/cpu/memory_streams.h"
 #include "impls/kernels/cpu/plain_rows.h"
@@ -143,8 +144,7 @@ struct GradientRow {
         to(out + r * rows.shard.width),
         target(rows, r, x, shift, sum),
         exponent(shift),
-        factor(static_cast<float>(-static_cast<double>(grad) / sum *
-                                  exp2_of_small(exponent.rounding()))),
+        factor(as_gradient(-static_cast<double>(grad) / sum * exp2_of_small(exponent.rounding()))),
         head(kStream ? before_line(to, rows.shard.valid()) : 0),
         tail(head + (rows.shard.valid() - head) / kLanes * kLanes) {}
 
