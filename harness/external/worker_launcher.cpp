@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/external/worker_launcher.h"
 
+#include <cstdlib>
+
 #include <fcntl.h>
 
 #include "harness/core/error.h"
@@ -18,6 +20,16 @@ int kept(const Descriptor& descriptor) {
   return descriptor.get();
 }
 
+/// Returns the socket of kInheritedLauncher, once.
+Descriptor inherited_launcher() {
+  const char* text = std::getenv(kInheritedLauncher);
+  if (text == nullptr) return Descriptor();
+  Descriptor socket(std::atoi(text));
+  ::unsetenv(kInheritedLauncher);
+  fcntl(socket.get(), F_SETFD, FD_CLOEXEC);
+  return socket;
+}
+
 }  // namespace
 
 std::string WorkerProgram::text() const {
@@ -30,12 +42,19 @@ WorkerLauncher::WorkerLauncher(WorkerProgram program, std::chrono::milliseconds 
 }
 
 void WorkerLauncher::start() {
+  ++launch_;
+  process_.reset();
+  if (!program_.host_makes_calls) {
+    if (Descriptor socket = inherited_launcher(); socket.valid()) {
+      channel_ = std::make_unique<MessageChannel>(std::move(socket));
+      return;
+    }
+  }
   auto [own, other] = make_socket_pair();
   std::vector<std::string> words = program_.words;
   words.push_back(std::to_string(kept(other)));
   process_ = std::make_unique<ChildProcess>(words, program_.environment);
   channel_ = std::make_unique<MessageChannel>(std::move(own));
-  ++launch_;
 }
 
 nlohmann::json WorkerLauncher::ask(const nlohmann::json& request,
@@ -56,7 +75,7 @@ nlohmann::json WorkerLauncher::ask_locked(const nlohmann::json& request,
                             request.at("op").get<std::string>(),
                             std::chrono::duration<double>(patience).count()));
   }
-  const auto end = process_->wait_for(std::chrono::seconds(5));
+  const auto end = process_ ? process_->wait_for(std::chrono::seconds(5)) : std::nullopt;
   throw Error(ErrorCode::process_died, fmt::format("{} ended with {}", program_.text(),
                                                    end ? end->text() : "its output closed"));
 }

@@ -24,6 +24,10 @@
 
 namespace lossgrid {
 
+/// Environment variable with the descriptor of the socket of a launcher that is there already
+/// (harness/cli/warm_launchers.h). The first WorkerLauncher of Python takes it.
+inline constexpr const char* kInheritedLauncher = "LOSSGRID_LAUNCHER";
+
 /// Program of a launcher. The descriptor of its socket is appended as one more word.
 struct WorkerProgram {
   std::vector<std::string> words;
@@ -88,7 +92,7 @@ class WorkerLauncher {
   const WorkerProgram program_;
   const std::chrono::milliseconds answer_time_;
   std::vector<std::string> files_;
-  std::unique_ptr<ChildProcess> process_;
+  std::unique_ptr<ChildProcess> process_;  // null where the launcher was inherited
   std::unique_ptr<MessageChannel> channel_;
   std::atomic<int> launch_{0};
 };

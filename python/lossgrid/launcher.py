@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from dataclasses import replace
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from lossgrid.cost import cost_message
 from lossgrid.declaration import Declaration
@@ -22,6 +22,7 @@ from lossgrid.problem import Problem, problem_from
 from lossgrid.processes import (can_fork, die_with_parent, leave_interrupts_to_host, print_to)
 from lossgrid.serving import Operations, serve
 from lossgrid.shard import Shard
+from lossgrid.watching.sources import Sources
 
 VERSION = 1
 _PATIENCE_S = 1.0  # for a worker that is about to end
@@ -39,11 +40,17 @@ def run_launcher(descriptor: int) -> None:
     Launcher(Channel(descriptor)).serve()
 
 
+def import_for_workers() -> None:
+    """Imports what every worker needs, once and not in each. Needs torch."""
+    import lossgrid.rank  # noqa: F401
+
+
 class Launcher:
     """Requests of PROTOCOL.md, section Launcher."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, sources: Optional[Sources] = None) -> None:
         self._channel = channel
+        self._sources = sources
         self._files: List[str] = []
         self._declarations: List[Declaration] = []
 
@@ -59,13 +66,26 @@ class Launcher:
             raise ProtocolError(f"protocol version {message.get('version')}, this package has "
                                 f"{VERSION}: lossgrid and its Python package differ")
         torch_version = require_torch()
+        import_for_workers()
         from lossgrid.shared_group.choice import prepare  # needs torch
         prepare(str(message.get("collectives", "")))
         self._files = [os.path.abspath(path) for path in message["files"]]
-        self._declarations = load(message["files"])
+        self._declarations = self._loaded(message["files"])
         return {"ok": True, "version": VERSION, "python": platform.python_version(),
                 "torch": torch_version,
                 "implementations": [one.message() for one in self._declarations]}
+
+    def _loaded(self, files: Sequence[str]) -> List[Declaration]:
+        if self._sources is None:
+            return load(files)
+        self._sources.add(files)
+        try:
+            declarations = load(files)
+        except BaseException as error:
+            self._sources.note_failure(error)
+            raise
+        self._sources.note_modules()
+        return declarations
 
     def _supports(self, message: Message, _: List[int]) -> Dict[str, Any]:
         declared = find(message["implementation"], self._declarations)
@@ -107,7 +127,8 @@ class Launcher:
             try:
                 self._channel.close()
                 if fork_only:
-                    _run_worker(channel, output, rank, size, launcher, self._declarations)
+                    _run_worker(channel, output, rank, size, launcher, self._declarations,
+                                self._sources)
                 else:
                     _execute_worker(channel, output, rank, size, launcher, self._files)
             except BaseException:
@@ -161,14 +182,14 @@ def run_loaded_worker(channel: int, output: int, rank: int, size: int, launcher:
 
 
 def _run_worker(channel: int, output: int, rank: int, size: int, launcher: int,
-                declarations: Sequence[Declaration]) -> None:
+                declarations: Sequence[Declaration], sources: Optional[Sources] = None) -> None:
     from lossgrid.rank import Rank  # needs torch
     die_with_parent(launcher)
     leave_interrupts_to_host()
     print_to(output)
     os.close(output)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    Rank(Channel(channel), rank, size, declarations).serve()
+    Rank(Channel(channel), rank, size, declarations, sources).serve()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # does not wait for threads of gloo and user code

@@ -2,7 +2,7 @@
 """Worker: one rank of a world for its whole life."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import torch
 
@@ -16,6 +16,7 @@ from lossgrid.loading import find, user_files
 from lossgrid.messages import Channel, Message
 from lossgrid.problem import problem_from
 from lossgrid.serving import Operations, serve
+from lossgrid.watching.sources import Sources
 from lossgrid.trial import Trial
 
 _OK: Dict[str, Any] = {"ok": True}
@@ -25,8 +26,9 @@ class Rank:
     """Requests of PROTOCOL.md, section Worker."""
 
     def __init__(self, channel: Channel, rank: int, size: int,
-                 declarations: Sequence[Declaration]) -> None:
+                 declarations: Sequence[Declaration], sources: Optional[Sources] = None) -> None:
         self._channel = channel
+        self._sources = sources
         self._world = World(rank, size)
         self._declarations = declarations
         self._mapped = Mapped()
@@ -76,7 +78,10 @@ class Rank:
         return plan
 
     def _forward(self, message: Message, _: List[int]) -> Dict[str, Any]:
-        return self._plan(message).forward(message)
+        answer = self._plan(message).forward(message)
+        if self._sources is not None:
+            self._sources.note_modules()
+        return answer
 
     def _backward(self, message: Message, _: List[int]) -> Dict[str, Any]:
         return self._plan(message).backward(message)

@@ -3,6 +3,8 @@
 
 ``python -m lossgrid.worker --worker FD OUTPUT RANK SIZE PARENT FILE...`` runs one worker: launchers
 that cannot fork start it.
+
+``python -m lossgrid.worker --warm FD`` forks launchers on request (``watching/warm.py``).
 """
 import os
 import sys
@@ -27,6 +29,9 @@ def main() -> None:
     if len(arguments) == 1 and arguments[0].isdigit():
         from lossgrid.launcher import run_launcher
         run_launcher(int(arguments[0]))
+    elif len(arguments) == 2 and arguments[0] == "--warm":
+        from lossgrid.watching.warm import run_warm
+        run_warm(int(arguments[1]))
     elif len(arguments) >= 6 and arguments[0] == "--worker":
         from lossgrid.launcher import run_loaded_worker
         channel, output, rank, size, parent = (int(word) for word in arguments[1:6])

@@ -13,6 +13,7 @@
 #include "harness/cli/run_requested.h"
 #include "harness/cli/supervise.h"
 #include "harness/cli/text/output.h"
+#include "harness/cli/watch.h"
 #include "harness/runner/run.h"
 
 namespace lossgrid {
@@ -28,6 +29,7 @@ struct RunFlags {
   SuperviseFlags supervise;
   bool by_grid = false;
   bool list_trials = false;
+  bool watch = false;
 };
 
 SuiteModes parse_modes(const std::string& text) {
@@ -61,7 +63,17 @@ ExitCode run(const RunFlags& flags) {
                             flags.list_trials ? "--list-trials" : "--trials", flags.modes));
   }
   if (takes_single_trials) modes.bench = SuiteModes::Bench::never;
+  if (flags.list_trials && flags.watch) {
+    throw Error(ErrorCode::usage, "--watch does not go with --list-trials, which runs nothing");
+  }
   if (flags.list_trials) return print_trials(flags, modes);
+  if (flags.watch) {
+    if (flags.supervise.on) {
+      throw Error(ErrorCode::usage, "--watch does not go with --supervise");
+    }
+    require_watchable(flags.suite);
+    return watch(flags.suite);
+  }
   const TableRows rows = flags.by_grid ? TableRows::one_per_grid : TableRows::grids_folded;
   require_sensible(flags.supervise, flags.suite);
   if (flags.supervise.on) {
@@ -88,6 +100,7 @@ void add_run_command(CLI::App& app, Action& action) {
   command->add_option("--trials", flags->suite.trials,
                       "run only the trials whose ids are in this file, one a line, and no timings");
   add_supervise_flags(*command, flags->supervise);
+  add_watch_flag(*command, flags->watch);
   command->footer(
       "A loaded implementation is verified with every value that an option of it offers: "
       "name, name:option=value, ...;\nname:option=value alone runs that one.");

@@ -57,17 +57,17 @@ std::vector<std::string> requested_files(const LoadFlags& flags) {
   return files;
 }
 
-void load_requested(const LoadFlags& flags, double timeout_s) {
-  LoadRequest request;
-  request.files = requested_files(flags);
-  request.python = flags.python.empty() ? default_python() : flags.python;
-  if (!flags.python.empty()) request.python_flag = " --python " + shell_word(flags.python);
-  if (!flags.collectives.empty()) {
-    request.python_flag += " --collectives " + flags.collectives;
-    ::setenv("LOSSGRID_COLLECTIVES", flags.collectives.c_str(), 1);  // the launcher inherits it
-  }
-  request.answer_time = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
-  for (const std::string& file : request.files) {
+std::string requested_python(const LoadFlags& flags) {
+  return flags.python.empty() ? default_python() : flags.python;
+}
+
+void hand_on_collectives(const LoadFlags& flags) {
+  if (flags.collectives.empty()) return;
+  ::setenv("LOSSGRID_COLLECTIVES", flags.collectives.c_str(), 1);  // the launcher inherits it
+}
+
+void require_loadable(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
     if (!file.ends_with(".py") && !is_plugin(file)) {
       throw_bad_input("--load {}: neither a Python file (.py) nor a shared library (.so)", file);
     }
@@ -75,6 +75,19 @@ void load_requested(const LoadFlags& flags, double timeout_s) {
     if (!fs::is_regular_file(file, ignored))
       throw_bad_input("--load {}: there is no such file", file);
   }
+}
+
+void load_requested(const LoadFlags& flags, double timeout_s) {
+  LoadRequest request;
+  request.files = requested_files(flags);
+  request.python = requested_python(flags);
+  if (!flags.python.empty()) request.python_flag = " --python " + shell_word(flags.python);
+  if (!flags.collectives.empty()) {
+    request.python_flag += " --collectives " + flags.collectives;
+    hand_on_collectives(flags);
+  }
+  request.answer_time = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
+  require_loadable(request.files);
   request.isolate = flags.isolate;
   const bool has_plugin = std::any_of(request.files.begin(), request.files.end(), is_plugin);
   if (flags.isolate && !has_plugin) {

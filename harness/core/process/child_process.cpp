@@ -29,11 +29,14 @@ constexpr int kShellBase = 128;  // base of exit codes that stand for signals
 }
 
 /// Runs the command in the child and never returns. A failure is sent to the parent as an errno.
-[[noreturn]] void become(char* const* arguments, char* const* environment, int failure_pipe) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, ChildOutput output,
+                         int failure_pipe) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int nothing = open("/dev/null", O_RDWR);
-  if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0) {
+  const bool drops = output == ChildOutput::dropped;
+  if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+      (!drops || dup2(nothing, STDOUT_FILENO) >= 0)) {
     execvpe(arguments[0], arguments, environment);
   }
   const int error = errno;
@@ -58,7 +61,7 @@ std::string ProcessEnd::text() const {
 }
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
-                           const std::vector<std::string>& variables) {
+                           const std::vector<std::string>& variables, ChildOutput output) {
   if (command.empty() || command[0].empty()) throw_bad_input("no command to start");
   std::vector<char*> arguments = pointers_to(command);
   arguments.push_back(nullptr);
@@ -71,7 +74,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
   if (pipe2(failure.data(), O_CLOEXEC) != 0) throw_not_started(command[0], errno);
   pid_ = fork();
   const int fork_error = errno;
-  if (pid_ == 0) become(arguments.data(), environment.data(), failure[1]);
+  if (pid_ == 0) become(arguments.data(), environment.data(), output, failure[1]);
   close(failure[1]);
   int error = pid_ < 0 ? fork_error : 0;
   if (pid_ > 0) {

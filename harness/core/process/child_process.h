@@ -23,13 +23,17 @@ struct ProcessEnd {
   std::string text() const;
 };
 
+enum class ChildOutput { dropped, inherited };
+
 class ChildProcess {
  public:
-  /// Starts `command`, looked up in PATH, with its standard output dropped and `variables`
-  /// ("NAME=value") in its environment, before those of this process. The process is killed if this
-  /// one dies. Throws bad_input with the command and the reason if it cannot be started.
+  /// Starts `command`, looked up in PATH, with its standard output as `output` has it and
+  /// `variables` ("NAME=value") in its environment, before those of this process. The process is
+  /// killed if this one dies. Throws bad_input with the command and the reason if it cannot be
+  /// started.
   explicit ChildProcess(const std::vector<std::string>& command,
-                        const std::vector<std::string>& variables = {});
+                        const std::vector<std::string>& variables = {},
+                        ChildOutput output = ChildOutput::dropped);
   /// Kills the group unless it has ended.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -37,12 +41,12 @@ class ChildProcess {
 
   /// Waits up to `limit`. Returns nullopt if the process still runs then.
   std::optional<ProcessEnd> wait_for(std::chrono::milliseconds limit);
+  /// Sends `signal` to the group.
+  void signal_group(int signal) const;
   /// Ends the group by SIGTERM, and by SIGKILL after `patience`.
   ProcessEnd stop(std::chrono::milliseconds patience);
 
  private:
-  void signal_group(int signal) const;
-
   pid_t pid_ = -1;
   std::optional<ProcessEnd> end_;
 };
