@@ -70,12 +70,11 @@ class InputMaker:
         """
         inputs = []
         for name in self._names:
-            with torch.no_grad():
-                tensor = self._cut(name, self._arena.get(name).detach()).to(self._device)
-                if rounded:
-                    tensor = tensor.to(torch.bfloat16).to(tensor.dtype)
-                if rolled:
-                    tensor = tensor.roll(1, 0)
+            tensor = self._cut(name, self._arena.get(name).detach()).to(self._device)
+            if rounded:
+                tensor = tensor.to(torch.bfloat16).to(tensor.dtype)
+            if rolled:
+                tensor = tensor.roll(1, 0)
             inputs.append(Input(name, tensor, self._declared.autograd, grad, watch))
         return inputs
 
@@ -97,12 +96,12 @@ class InputMaker:
         for name, gradient in gradients.items():
             out = self._arena.get("grad." + name)
             dimension = self._vocab_dimension(name)
-            with torch.no_grad():
-                if dimension is not None and out.shape[dimension] != self._shard.valid:
-                    out.zero_()
-                    out = out.narrow(dimension, 0, self._shard.valid)
-                    gradient = gradient.narrow(dimension, 0, self._shard.valid)
-                out.copy_(gradient)
+            gradient = gradient.detach()
+            if dimension is not None and out.shape[dimension] != self._shard.valid:
+                out.zero_()
+                out = out.narrow(dimension, 0, self._shard.valid)
+                gradient = gradient.narrow(dimension, 0, self._shard.valid)
+            out.copy_(gradient)
 
     def gradients_of(self, inputs: List[Input]) -> Dict[str, torch.Tensor]:
         """Returns the gradients that autograd left in the leaves."""

@@ -13,6 +13,8 @@ from lossgrid.errors import BadInput
 
 Backward = Callable[..., Any]
 
+_ZERO = torch.zeros(())
+
 _ROWS = {
     "shard": 'one number for each row of this rank (rows="shard")',
     "pack": 'one number for each row of the padded pack (rows="pack")',
@@ -128,19 +130,20 @@ class Returned:
     def rows(self, name: str) -> torch.Tensor:
         """Returns output ``name`` by row, float32; log-probabilities for "nll"; 0 where a row
         predicts nothing."""
-        with torch.no_grad():
-            value = self._values[name].detach().to(torch.float32)
-            if name == "nll":
-                value = -value
-            wanted, _ = self._wanted(name)
+        value = self._values[name].detach().to(torch.float32)
+        if name == "nll":
+            value = -value
+        wanted, _ = self._wanted(name)
+        if list(value.shape) != wanted:
             value = value.reshape(wanted)
-            if self._declared.rows == "shard":
-                predicts = self._batch.predicts
-            else:
-                predicts = self._batch.pack.predicts
-            if self._declared.rows == "padded":
-                value = self._batch.padded_to_rows(self._whole_width(value))
-            return torch.where(predicts, value, torch.zeros_like(value))
+        if self._declared.rows == "shard":
+            predicts = self._batch.predicts
+        else:
+            predicts = self._batch.pack.predicts
+        if self._declared.rows == "padded":
+            value = self._batch.padded_to_rows(self._whole_width(value))
+        return torch.where(predicts, value, _ZERO if value.device == _ZERO.device else
+                           torch.zeros_like(value))
 
     def _whole_width(self, table: torch.Tensor) -> torch.Tensor:
         width = self._batch.rows_to_padded(self._batch.pack.predicts).shape[1]
@@ -149,13 +152,12 @@ class Returned:
 
     def upstream(self, name: str, rows: torch.Tensor) -> torch.Tensor:
         """Converts the gradient by row of output ``name`` to the returned shape."""
-        with torch.no_grad():
-            if name == "nll":
-                rows = -rows
-            if self._declared.rows == "padded":
-                rows = self._batch.rows_to_padded(rows)[:, :-1]
-            value = self._tensors[name]
-            return rows.to(value.dtype).reshape(value.shape).contiguous()
+        if name == "nll":
+            rows = -rows
+        if self._declared.rows == "padded":
+            rows = self._batch.rows_to_padded(rows)[:, :-1]
+        value = self._tensors[name]
+        return rows.to(value.dtype).reshape(value.shape).contiguous()
 
 
 def output_arrays(returned: Returned) -> Dict[str, str]:

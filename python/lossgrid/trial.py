@@ -2,9 +2,9 @@
 """Trial: forwards and backwards of a function on one pack."""
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Dict, Iterator, List, Optional
+from typing import Any, ClassVar, ContextManager, Dict, List, Optional
 
 import torch
 
@@ -59,13 +59,8 @@ class TrialBase:
                                self._shard)
         self._batch = Batch(self._data)
 
-    @contextmanager
-    def _pause(self) -> Iterator[None]:
-        if self._phase is None:
-            yield
-        else:
-            with self._phase.pause():
-                yield
+    def _pause(self) -> ContextManager[None]:
+        return nullcontext() if self._phase is None else self._phase.pause()
 
     def _batch_with(self, change: Change) -> Batch:
         if not change.in_batch:

@@ -149,7 +149,9 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                 reduce_into(tensor, self._views(offsets, tensor, skipped), reduce)
                 skipped += nbytes(tensor)
 
-        return self._call(_signature(op, tensors, reduce), tensors, tensors, write)
+        # Alone, the payload is the result.
+        return self._call(_signature(op, tensors, reduce), tensors, tensors,
+                          write if self._size > 1 else None)
 
     def reduce(self, tensors: Any, opts: Any) -> SharedWork:
         (tensor,) = listed(tensors)
