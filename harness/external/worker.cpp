@@ -53,7 +53,8 @@ nlohmann::json Worker::ask(Communicator& ranks, const nlohmann::json& request,
   // Sent when all ranks are here, because a worker ahead of the others would join them in the wrong
   // call.
   const auto advance = [&] {
-    constexpr std::chrono::milliseconds kPatience{2};
+    // Between looks for the failure of another rank.
+    constexpr std::chrono::milliseconds kPatience{10};
     if (!std::exchange(is_sent, true)) channel_.send(request, descriptors);
     for (;;) {
       answer = channel_.receive(kPatience);
