@@ -14,7 +14,7 @@ _LENGTH = struct.Struct("<I")
 _LONGEST = 64 << 20
 _MOST_DESCRIPTORS = 4
 _SPACE = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
-_READ = 1 << 14  # bytes; most messages are shorter
+_READ = 1 << 16  # bytes; most messages are shorter
 
 _encode = json.JSONEncoder(allow_nan=False).encode
 
@@ -27,6 +27,7 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._received = b""
+        self._part = memoryview(bytearray(_READ))
 
     def close(self) -> None:
         self._socket.close()
@@ -66,16 +67,16 @@ class Channel:
         time."""
         data = bytearray(self._received)
         while len(data) < count:
-            part, ancillary, _, _ = self._socket.recvmsg(max(_READ, count - len(data)), _SPACE)
+            read, ancillary, _, _ = self._socket.recvmsg_into([self._part], _SPACE)
             for level, kind, payload in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     received = array.array("i")
                     received.frombytes(payload[:len(payload) // received.itemsize
                                                * received.itemsize])
                     descriptors.extend(received)
-            if not part:
+            if read == 0:
                 return None
-            data += part
+            data += self._part[:read]
         self._received = bytes(data[count:])
         return bytes(data[:count])
 

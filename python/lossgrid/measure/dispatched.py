@@ -127,12 +127,14 @@ def _call_of_functional(name: str, proceed: Proceed, args: Sequence[Any],
                 lambda _: list(results) if several else results[0])
 
 
+_COLLECTIVES: Dict[str, Mapping[str, Any]] = {"c10d": _PLACES, "_c10d_functional": _FUNCTIONAL}
+
+
 @lru_cache(maxsize=None)
 def _collective(function: Any) -> Tuple[str, str]:
     """Returns namespace and name of an operator that is a collective, else empty texts."""
     space, name = function._schema.name.split("::")
-    known = {"c10d": _PLACES, "_c10d_functional": _FUNCTIONAL}.get(space, {})
-    return (space, name) if name in known else ("", "")
+    return (space, name) if name in _COLLECTIVES.get(space, {}) else ("", "")
 
 
 class DispatchedCalls(LightMode):
