@@ -14,13 +14,13 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/text/output.h"
+#include "harness/cli/warm_launchers.h"
 #include "harness/comm/launcher.h"
 #include "harness/core/process/child_process.h"
 #include "harness/core/process/interrupts.h"
 #include "harness/core/text.h"
 #include "harness/external/external_implementation.h"
 #include "harness/external/python_launcher.h"
-#include "harness/external/warm_launchers.h"
 
 namespace lossgrid {
 namespace {

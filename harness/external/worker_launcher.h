@@ -25,7 +25,7 @@
 namespace lossgrid {
 
 /// Environment variable with the descriptor of the socket of a launcher that is there already
-/// (warm_launchers.h). The first WorkerLauncher of Python takes it.
+/// (harness/cli/warm_launchers.h). The first WorkerLauncher of Python takes it.
 inline constexpr const char* kInheritedLauncher = "LOSSGRID_LAUNCHER";
 
 /// Program of a launcher. The descriptor of its socket is appended as one more word.

@@ -22,7 +22,7 @@ from lossgrid.problem import Problem, problem_from
 from lossgrid.processes import (can_fork, die_with_parent, leave_interrupts_to_host, print_to)
 from lossgrid.serving import Operations, serve
 from lossgrid.shard import Shard
-from lossgrid.sources import Sources
+from lossgrid.watching.sources import Sources
 
 VERSION = 1
 _PATIENCE_S = 1.0  # for a worker that is about to end

@@ -16,7 +16,7 @@ from lossgrid.loading import find, user_files
 from lossgrid.messages import Channel, Message
 from lossgrid.problem import problem_from
 from lossgrid.serving import Operations, serve
-from lossgrid.sources import Sources
+from lossgrid.watching.sources import Sources
 from lossgrid.trial import Trial
 
 _OK: Dict[str, Any] = {"ok": True}

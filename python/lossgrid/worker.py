@@ -4,7 +4,7 @@
 ``python -m lossgrid.worker --worker FD OUTPUT RANK SIZE PARENT FILE...`` runs one worker: launchers
 that cannot fork start it.
 
-``python -m lossgrid.worker --warm FD`` forks launchers on request (``warm.py``).
+``python -m lossgrid.worker --warm FD`` forks launchers on request (``watching/warm.py``).
 """
 import os
 import sys
@@ -30,7 +30,7 @@ def main() -> None:
         from lossgrid.launcher import run_launcher
         run_launcher(int(arguments[0]))
     elif len(arguments) == 2 and arguments[0] == "--warm":
-        from lossgrid.warm import run_warm
+        from lossgrid.watching.warm import run_warm
         run_warm(int(arguments[1]))
     elif len(arguments) >= 6 and arguments[0] == "--worker":
         from lossgrid.launcher import run_loaded_worker

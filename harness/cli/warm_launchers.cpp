@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/external/warm_launchers.h"
+#include "harness/cli/warm_launchers.h"
 
 #include <array>
 #include <chrono>

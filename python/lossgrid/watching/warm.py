@@ -15,7 +15,7 @@ from lossgrid.loading import require_torch
 from lossgrid.messages import Channel, Message
 from lossgrid.processes import (can_fork, die_with_parent, leave_interrupts_to_host, print_to)
 from lossgrid.serving import serve
-from lossgrid.sources import Sources
+from lossgrid.watching.sources import Sources
 
 
 def run_warm(descriptor: int) -> None:
