@@ -106,17 +106,6 @@ void require_numbers(const Problem& problem, const Truth& truth) {
       require_finite(name(term), grad.terms[term]);
     }
     require_finite("logprob", grad.logprob);
-    // An implementation limits the gradient itself to the largest float32.
-    constexpr double kLargest = std::numeric_limits<float>::max();
-    const double largest = std::max(std::abs(grad.logprob.low), std::abs(grad.logprob.high));
-    const double limited = std::min(largest, kLargest);
-    const double by_logit = limited * problem.transform_of_row(t).factor;
-    if (problem.untransformed != nullptr && by_logit > kLargest) {
-      what = fmt::format(
-          "d loss / d logprob of {} times the slope of its logits is {:.3g}, beyond the largest "
-          "float32",
-          place_of(problem, t), by_logit);
-    }
     if (std::isinf(truth.rows[t].logprob)) {
       where = fmt::format(", where the target of {} has probability 0", place_of(problem, t));
     }

@@ -13,9 +13,8 @@ namespace lossgrid {
 void require_trainable(const Problem& problem, std::span<const RowTruth> rows);
 
 /// Throws bad_input if the loss or a metric is NaN, if d loss / d logprob or by a row term is not
-/// finite, or if a float32 does not hold its product with the slope of transformed logits, or the
-/// sum of the products of a gradient of hidden states or weight: names it and the first target of
-/// probability 0, if there is one.
+/// finite, or if products of the gradients of hidden states and weight add up to more than a
+/// float32 holds: names it and the first target of probability 0, if there is one.
 void require_numbers(const Problem& problem, const Truth& truth);
 
 }  // namespace lossgrid

@@ -6,6 +6,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "harness/loss/objective_tokens.h"
 #include "harness/problem/values/sampling_mask.h"
 #include "impls/kernels/cpu/flush_denormals.h"
 #include "impls/kernels/cpu/memory_streams.h"
@@ -176,7 +177,7 @@ class TermGradientOfRow {
     row_.log_sum = std::log(row_.sum);
     row_.by = row_coefficients(softmax, gradients, rows.vocab, r);
     for (float* by : {&row_.by.a, &row_.by.b, &row_.by.c, &row_.by.d}) {
-      *by *= from_.transform.factor;
+      *by = as_gradient(static_cast<double>(*by) * from_.transform.factor);
     }
     if (rows.shard.owns(rows.targets[r])) {
       set_target(rows.targets[r] - rows.shard.begin);
