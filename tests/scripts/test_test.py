@@ -26,7 +26,7 @@ class Test(ScriptTest):
     def setUp(self):
         super().setUp()
         self.copy_script("test")
-        for script in ("setup", "fuzz"):
+        for script in ("setup", "fuzz", "hunts"):
             self.stand_in(f"scripts/{script}")
         self.stand_in("scripts/build", 'mkdir -p "build/${1#ci-}"; echo "built $1"')
         self.stand_in("scripts/times", 'echo "times $*"')
@@ -46,6 +46,7 @@ class Test(ScriptTest):
         self.assertEqual([call.split()[1] for call in self.calls("build")], ["ci-release", "ci-asan", "ci-clang"])
         self.assertEqual([call.split()[2] for call in self.calls("ctest")], ["ci-release", "ci-asan", "ci-clang"])
         self.assertEqual(self.calls("fuzz"), ["fuzz --seconds 30"])
+        self.assertEqual(self.calls("hunts"), ["hunts --seconds 60"])
         self.assertEqual(ended.stdout.splitlines()[-4:], [
             "times release asan clang fuzz", "skipped: none", "100% tests passed, 0 tests failed out of 1",
             "Total Test time (real) = 1 sec"])

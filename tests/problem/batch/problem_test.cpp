@@ -47,8 +47,8 @@ TEST(CaseLengths, DistributionsHaveTheirRangeAndShape) {
 }
 
 TEST(CaseLengths, AreGivenOnce) {
-  expect_bad_input([] { lengths("lens=5+8 seqs=2"); }, {"seqs", "lens = 5+8"});
-  expect_bad_input([] { lengths("lens=5+8 seq_len=8"); }, {"seq_len", "lens = 5+8"});
+  expect_bad_input([] { problem_of("lens=5+8 seqs=2"); }, {"seqs", "lens = 5+8"});
+  expect_bad_input([] { problem_of("lens=5+8 seq_len=8"); }, {"seq_len", "lens = 5+8"});
 }
 
 TEST(CaseLengths, SumsThatOverflowAreRefused) {

@@ -207,6 +207,7 @@ TEST(ReportJson, VolatileKeysExist) {
   run.timings = sample_bench_run().timings;
   run.meter = sample_bench_run().meter;
   run.ab = sample_ab_run().ab;
+  run.hunts.emplace_back();
   const std::string text = json_text(run_to_json(run));
   for (const std::string& key : report_format().volatile_keys)
     EXPECT_THAT(text, HasSubstr('"' + key + '"'));
