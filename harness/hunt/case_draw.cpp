@@ -119,6 +119,18 @@ bool is_drawn_apart(const CaseKey& key) {
   return key.draws.empty() || std::find(kApart.begin(), kApart.end(), key.name) != kApart.end();
 }
 
+bool draws_around_logprobs(const ObjectiveNeeds& needs) {
+  return std::any_of(needs.inputs.begin(), needs.inputs.end(), [](bool needed) { return needed; });
+}
+
+/// True for keys that change logits. Between log-probabilities of -1e30 that are no float32 numbers
+/// a ratio may be any number, infinity too.
+bool transforms(const CaseKey& key) {
+  constexpr auto kTransforms = std::to_array<std::string_view>(
+      {"logit_scale", "logit_softcap", "temperature", "sequence_temperatures"});
+  return std::find(kTransforms.begin(), kTransforms.end(), key.name) != kTransforms.end();
+}
+
 /// Returns the keys that a case of this objective may set.
 std::vector<const CaseKey*> keys_to_draw(const CaseSpec& spec, const ObjectiveNeeds& needs) {
   const bool has_teacher = needs.terms.divergence.is_any();
@@ -128,7 +140,9 @@ std::vector<const CaseKey*> keys_to_draw(const CaseSpec& spec, const ObjectiveNe
     const bool is_of_sampler = key.name == "top_k" || key.name == "top_p";
     const bool has_bits = key.name == "mask" && spec.mask.find('0') != std::string::npos;
     const bool splits_units = key.name == "sample_mask" && needs.sequences_per_unit > 1;
+    const bool is_buried = spec.values == Values::buried_target && draws_around_logprobs(needs);
     if (is_drawn_apart(key) || has_bits || splits_units) continue;
+    if (is_buried && transforms(key)) continue;
     if (is_of_teacher ? !has_teacher : is_of_sampler && has_teacher) continue;
     keys.push_back(&key);
   }
@@ -139,9 +153,7 @@ std::vector<const CaseKey*> keys_to_draw(const CaseSpec& spec, const ObjectiveNe
 void draw_values(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
   const CaseKey& values = *find_case_key("values");
   if (dice.one_in(2)) try_set(spec, values, dice.pick(values.draws));
-  const bool draws_around_logprobs =
-      std::any_of(needs.inputs.begin(), needs.inputs.end(), [](bool needed) { return needed; });
-  if (spec.values == Values::impossible_target && draws_around_logprobs) {
+  if (spec.values == Values::impossible_target && draws_around_logprobs(needs)) {
     spec.values = Values::buried_target;
   }
   const CaseKey& dtype = *find_case_key("dtype");

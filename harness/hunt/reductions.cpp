@@ -7,8 +7,8 @@
 #include "harness/core/error.h"
 #include "harness/core/text.h"
 #include "harness/hunt/setting.h"
-#include "harness/problem/batch/case_data.h"
 #include "harness/problem/batch/case_rules.h"
+#include "harness/problem/batch/problem.h"
 #include "harness/problem/case/case_keys.h"
 
 namespace lossgrid {

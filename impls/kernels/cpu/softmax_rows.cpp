@@ -5,6 +5,8 @@
 //
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include <hwy/cache_control.h>
@@ -144,7 +146,8 @@ struct GradientRow {
         to(out + r * rows.shard.width),
         target(rows, r, x, shift, sum),
         exponent(shift),
-        factor(as_gradient(-static_cast<double>(grad) / sum * exp2_of_small(exponent.rounding()))),
+        factor(static_cast<float>(-static_cast<double>(grad) / sum *
+                                  exp2_of_small(exponent.rounding()))),
         head(kStream ? before_line(to, rows.shard.valid()) : 0),
         tail(head + (rows.shard.valid() - head) / kLanes * kLanes) {}
 
@@ -160,6 +163,25 @@ struct GradientRow {
     std::fill(to + shard.valid(), to + shard.width, T(0));
   }
 };
+
+/// True if the gradient of a row, times a power of 2 below 2, may be beyond the largest float32.
+bool may_overflow(float grad, float sum) {
+  return std::abs(grad) > std::numeric_limits<float>::max() / 4 * std::min(sum, 1.0f);
+}
+
+/// Writes the gradient of a row element by element, each limited to the largest float32.
+template <typename T>
+void write_limited(const LogitsRows& rows, std::int64_t r, float shift, float sum, float grad,
+                   T* to) {
+  const T* x = row_of<T>(rows, r);
+  const RowTarget target(rows, r, x, shift, sum);
+  for (std::int64_t v = 0; v < rows.shard.valid(); ++v) {
+    const double p = std::exp(distance_to_shift(static_cast<double>(x[v]), shift)) / sum;
+    to[v] = static_cast<T>(as_gradient(-static_cast<double>(grad) * p));
+  }
+  if (target.column >= 0) to[target.column] = static_cast<T>(grad * target.rest);
+  std::fill(to + rows.shard.valid(), to + rows.shard.width, T(0));
+}
 
 /// Rows whose whole lanes are written side by side.
 template <std::size_t kRows, bool kStream, typename T>
@@ -201,8 +223,11 @@ void gradient_of_rows(const LogitsRows& rows, const float* shift, const float* s
   const std::int64_t columns = rows.shard.valid();
   const std::int64_t ahead = prefetch_elements<T>();
   const auto has_gradient = [&](std::int64_t r) {
-    if (grad[r] == 0) std::fill_n(out + r * rows.shard.width, rows.shard.width, T(0));
-    return grad[r] != 0;
+    T* to = out + r * rows.shard.width;
+    if (grad[r] == 0) std::fill_n(to, rows.shard.width, T(0));
+    if (!may_overflow(grad[r], sum[r])) return grad[r] != 0;
+    write_limited(rows, r, shift[r], sum[r], grad[r], to);
+    return false;
   };
   using Batch = RowBatch<kRows>;
   const auto compute = [&](const Batch& batch, const Batch& following) {
