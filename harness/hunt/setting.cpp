@@ -65,7 +65,7 @@ void add_keys(const CaseSpec& spec, std::vector<Setting>& settings) {
 }
 
 void add_axes(const Grid& grid, std::vector<Setting>& settings) {
-  const auto add = [&](bool is_there, std::string label) {
+  const auto add = [&](bool is_there, const std::string& label) {
     if (is_there) settings.push_back({SettingKind::layout, label, label, true});
   };
   add(grid.tp > 1, "tp");
