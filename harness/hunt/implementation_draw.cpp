@@ -40,7 +40,7 @@ ImplementationDraw::ImplementationDraw(const std::vector<std::string>& texts) {
 }
 
 bool ImplementationDraw::is_refused(const std::string& text, const CaseSpec& spec) const {
-  constexpr std::int64_t kEnough = 3;
+  constexpr std::int64_t kEnough = 20;
   const auto known = outcomes_.find({text, spec.objective.kind});
   return known != outcomes_.end() && known->second.ran == 0 && known->second.skipped >= kEnough;
 }
@@ -48,8 +48,8 @@ bool ImplementationDraw::is_refused(const std::string& text, const CaseSpec& spe
 std::vector<std::string> ImplementationDraw::draw(Dice& dice, const CaseSpec& spec,
                                                   std::size_t count) const {
   std::vector<std::string> names = spec.hidden > 0 ? from_hidden_ : from_logits_;
-  std::erase_if(
-      names, [&](const std::string& name) { return is_refused(name, spec) && !dice.one_in(20); });
+  std::erase_if(names,
+                [&](const std::string& name) { return is_refused(name, spec) && !dice.one_in(4); });
   dice.shuffle(names);
   if (names.size() > count) names.resize(count);
   for (std::string& name : names) name = with_drawn_options(dice, name);

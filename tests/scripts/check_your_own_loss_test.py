@@ -49,11 +49,14 @@ class CheckYourOwnLoss(unittest.TestCase):
 
     def test_the_file_and_the_commands_of_the_readme_work(self):
         commands = block(README.split("```python")[1].split("```", 1)[1]).splitlines()
-        self.assertEqual([command.split()[1] for command in commands], ["run", "mutants"])
+        self.assertEqual([command.split()[1] for command in commands], ["run", "hunt", "mutants"])
         run = self.run_file(block(README, "python"), commands[0])
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn("\n3 passed\n", run.stdout)
-        mutants = self.run_file(block(README, "python"), f"{commands[1].split('#')[0]} --suite smoke")
+        hunt = self.run_file(block(README, "python"), commands[1])
+        self.assertEqual(hunt.returncode, 0, hunt.stdout + hunt.stderr)
+        self.assertRegex(hunt.stdout, r"(?m)^hunt: seed \d+, \d+ cases .* [1-9]\d* passed, 0 failed")
+        mutants = self.run_file(block(README, "python"), f"{commands[2].split('#')[0]} --suite smoke")
         self.assertRegex(mutants.stdout, r"\n(\d+) of \1 mutants rejected \(100 %\)\n1 of 1 controls accepted\n",
                          mutants.stderr)
 

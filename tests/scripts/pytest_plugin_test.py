@@ -250,7 +250,7 @@ class PytestPlugin(unittest.TestCase):
 
     def test_a_hunt_is_one_item_that_fails_with_the_smallest_case(self):
         self.write("test_hunts.py", f'''{RIGHT}
-test_right = lossgrid.hunt(mine, cases=6, seed=3, objectives="nll")
+test_right = lossgrid.hunt(mine, cases=60, seed=3, objectives="nll")
 {WRONG.split("import torch.distributed as dist")[1]}
 test_wrong = lossgrid.hunt(wrong, cases=40, seed=4, objectives=["nll"])
 ''')

@@ -136,7 +136,7 @@ void list_keys() {
     print_entry(fmt::format("{:<22} {:<10}", key.name, key.get(CaseSpec())), key.help);
   }
   print_text("\nRules between keys:\n");
-  for (const CaseRule& rule : case_rules()) print("  {}\n", rule.name);
+  for (const CaseRule& rule : case_rules()) print_entry(" ", rule.name);
 }
 
 /// Prints each framework with the product of its factors for any dp, cp and n_mb.
