@@ -1,49 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/planner/plan/pack_layout.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "harness/core/text.h"
 #include "harness/loss/loss_problem.h"
 #include "harness/loss/registry.h"
 #include "harness/problem/batch/case_data.h"
+#include "harness/problem/batch/case_rules.h"
 
 namespace lossgrid {
-namespace {
-
-/// Throws if keys of the case break a rule of make_problem, by making a problem with the same keys
-/// and two tokens.
-void require_rules(const CaseSpec& spec) {
-  const CaseSpec unset;
-  CaseSpec small = spec;
-  small.lens = std::string("2");
-  small.seqs = unset.seqs;
-  small.seq_len = unset.seq_len;
-  if (has_mask_bits(spec.mask)) small.mask = unset.mask;
-  small.sample_mask = unset.sample_mask;
-  small.global_valid_toks = 0;
-  small.global_valid_seqs = 0;
-  small.vocab = std::min<std::int64_t>(spec.vocab, 16);
-  small.hidden = std::min<std::int64_t>(spec.hidden, 16);
-  small.teacher_hidden = std::min<std::int64_t>(spec.teacher_hidden, 16);
-  // A number that exceeds the vocabulary stays, because it breaks a rule.
-  if (spec.top_k <= spec.vocab) small.top_k = std::min(spec.top_k, small.vocab);
-  if (spec.teacher_topk <= spec.vocab) {
-    small.teacher_topk = std::min(spec.teacher_topk, small.vocab);
-  }
-  make_problem(small);
-}
-
-}  // namespace
-
 bool has_mask_bits(const std::string& mask) {
   return mask.find_first_not_of("01+") == std::string::npos;
 }
 
 PackLayout::PackLayout(const CaseSpec& spec, const Grid& grid, const Padding& padding)
     : grid_(grid), objective_(make_objective(spec.objective, spec.statistics, spec.predictions)) {
-  require_rules(spec);
+  require_case_rules(spec);
   problem_.spec = spec;
   problem_.teacher_dtype = teacher_dtype_of(spec);
   problem_.lengths = case_lengths(spec);
