@@ -2,6 +2,7 @@
 #include "harness/hunt/reductions.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "harness/core/error.h"

@@ -2,7 +2,6 @@
 // Reductions: the ways to make a failing trial smaller. Pure functions of the trial.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "harness/hunt/failing_trial.h"

@@ -10,6 +10,7 @@
 #include "harness/loss/registry.h"
 #include "harness/problem/case/case_keys.h"
 #include "harness/runner/job/problem_cache.h"
+#include "reports/record/hunt_record.h"
 
 namespace lossgrid {
 namespace {
@@ -98,8 +99,7 @@ class Hash {
 }  // namespace
 
 const char* name(SettingKind kind) {
-  constexpr auto kNames = std::to_array({"objective", "option", "key", "values", "dtype", "grid"});
-  return kNames[static_cast<std::size_t>(kind)];
+  return kSettingKinds[static_cast<std::size_t>(kind)];
 }
 
 std::vector<Setting> settings_of(const CaseSpec& spec, const Grid& grid) {

@@ -12,6 +12,7 @@
 
 namespace lossgrid {
 
+/// In the order of kSettingKinds (reports/record/hunt_record.h).
 enum class SettingKind { objective, option, key, regime, dtype, layout };
 
 /// "objective", "option", "key", "values", "dtype", "grid": rows of the table of coverage.

@@ -3,6 +3,7 @@
 // failed, by cause.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ void fields(A& a, FoundRecord& found) {
   a("reproduce", found.reproduce, "A command line that runs it again.");
   a("is_shrunk", found.is_shrunk, "False where no time was left to look for a smaller one.");
 }
+
+/// Kinds of settings, in the order of tables.
+inline constexpr auto kSettingKinds =
+    std::to_array({"objective", "option", "key", "values", "dtype", "grid"});
 
 /// Pairs of two kinds of settings.
 struct PairsRecord {

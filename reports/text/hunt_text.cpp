@@ -2,7 +2,6 @@
 #include "reports/text/hunt_text.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,8 +11,6 @@
 
 namespace lossgrid {
 namespace {
-
-constexpr auto kKinds = std::to_array({"objective", "option", "key", "values", "dtype", "grid"});
 
 std::string format_found(const FoundRecord& found, std::size_t number, const TextStyle& style) {
   std::string out =
@@ -56,10 +53,10 @@ std::string format_pairs(const HuntRecord& hunt, const TextStyle& style) {
   if (hunt.pairs.empty()) return "";
   TextTable table;
   table.add_column("pairs that decided", Align::left);
-  for (const char* kind : kKinds) table.add_column(kind, Align::right);
-  for (const char* first : kKinds) {
+  for (const char* kind : kSettingKinds) table.add_column(kind, Align::right);
+  for (const char* first : kSettingKinds) {
     std::vector<std::string> row{first};
-    for (const char* second : kKinds) row.push_back(cell(hunt, first, second));
+    for (const char* second : kSettingKinds) row.push_back(cell(hunt, first, second));
     table.add_row(std::move(row));
   }
   return table.text(style);

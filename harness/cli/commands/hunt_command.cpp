@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lossgrid hunt: draws legal cases at random, judges implementations on them, and prints the
 // smallest case of every failure.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
