@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/text.h"
@@ -74,7 +76,8 @@ class Hunt::State {
     return out_.record.end.empty();
   }
 
-  HuntOutcome outcome(const std::string& end) const {
+  HuntOutcome outcome(const std::string& end) {
+    take_deciding();
     HuntOutcome out = out_;
     if (out.record.end.empty()) out.record.end = end;
     out.record.seconds = seconds();
@@ -140,9 +143,8 @@ class Hunt::State {
         take(drawn, trial);
         return true;
       });
-      if (ran_ && coverage_.open_pairs(drawn.settings) > 0) {
-        coverage_.add(drawn.settings, deciding_settings(drawn.spec, drawn.settings));
-      }
+      take_deciding();
+      if (ran_ && coverage_.open_pairs(drawn.settings) > 0) find_deciding(drawn);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::bad_input) throw;
       ++out_.record.refused;
@@ -159,6 +161,21 @@ class Hunt::State {
     const std::vector<FailingTrial> failing = shared(failing_);
     bad_trials_.resize(failing.size());  // where this process does not report, it has none
     for (std::size_t k = 0; k < failing.size(); ++k) group(failing[k], bad_trials_[k]);
+  }
+
+  /// Begins to look for the settings of a case that decide, on a thread beside the trials of the
+  /// next case: trials of small cases leave cores idle. Behind these trials they are counted.
+  void find_deciding(const DrawnCase& drawn) {
+    deciding_ = std::async(std::launch::async, [spec = drawn.spec, settings = drawn.settings] {
+      return std::pair(settings, deciding_settings(spec, settings));
+    });
+  }
+
+  /// Counts the pairs that decide of the case before, if they were looked for.
+  void take_deciding() {
+    if (!deciding_.valid()) return;
+    const auto [settings, deciding] = deciding_.get();
+    coverage_.add(settings, deciding);
   }
 
   /// Counts a trial of the case.
@@ -252,6 +269,7 @@ class Hunt::State {
   Shrinker shrinker_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   PairCoverage coverage_;
+  std::future<std::pair<std::vector<Setting>, std::vector<Setting>>> deciding_;  // of a case before
   SupportedSettings supported_;
   FailureGroups groups_;
   HuntProgress progress_;
@@ -273,7 +291,7 @@ bool Hunt::next() {
   return state_->next();
 }
 
-HuntOutcome Hunt::outcome(const std::string& end) const {
+HuntOutcome Hunt::outcome(const std::string& end) {
   return state_->outcome(end);
 }
 

@@ -32,4 +32,9 @@ void for_each_index(std::int64_t count, int threads,
   if (failure) std::rethrow_exception(failure);
 }
 
+int threads_for(std::int64_t numbers, int threads) {
+  constexpr std::int64_t kNumbersOfThread = 2000;
+  return static_cast<int>(std::clamp<std::int64_t>(numbers / kNumbersOfThread, 1, threads));
+}
+
 }  // namespace lossgrid

@@ -11,12 +11,13 @@
 namespace lossgrid {
 
 std::int64_t for_each_row(
-    const Problem& problem, std::span<const std::int64_t> tokens, int threads,
+    const Problem& problem, std::span<const std::int64_t> tokens, int most_threads,
     const std::function<void(std::int64_t token, std::span<const double> logits)>& body) {
   const auto vocab = static_cast<std::size_t>(problem.spec.vocab);
   const std::int64_t count = std::ssize(tokens);
+  const int threads = threads_for(count * problem.spec.vocab, most_threads);
   // No thread is left without rows for the sake of larger blocks.
-  const std::int64_t of_thread = (count + threads - 1) / std::max(1, threads);
+  const std::int64_t of_thread = (count + threads - 1) / threads;
   const std::int64_t rows = std::clamp<std::int64_t>(of_thread, 1, problem.logits->rows_at_once());
   std::atomic<std::int64_t> reading_ns = 0;
   for_each_index((count + rows - 1) / rows, threads, [&](std::int64_t block) {

@@ -192,10 +192,11 @@ void add_changes_by_roundings(const Projection& projection, const GradientReader
   }
 }
 
-void add_hidden(const Problem& problem, const GradientReader& gradient, int threads,
+void add_hidden(const Problem& problem, const GradientReader& gradient, int most_threads,
                 LinearRows& out) {
   const Projection& projection = *problem.projection;
   const auto vocab = static_cast<std::size_t>(projection.vocab);
+  const int threads = threads_for(std::ssize(out.rows) * projection.vocab, most_threads);
   for_each_index(static_cast<std::int64_t>(out.rows.size()), threads, [&](std::int64_t row) {
     const std::vector<std::int64_t>& tokens = gradient.tokens();
     const auto found = std::lower_bound(tokens.begin(), tokens.end(), out.rows[row]);
@@ -247,10 +248,11 @@ std::vector<std::pair<std::size_t, std::size_t>> runs_of(const std::vector<std::
   return runs;
 }
 
-void add_weight(const Problem& problem, const GradientReader& gradient, int threads,
+void add_weight(const Problem& problem, const GradientReader& gradient, int most_threads,
                 LinearRows& out) {
   const Projection& projection = *problem.projection;
   const std::vector<std::int64_t>& tokens = gradient.tokens();
+  const int threads = threads_for(std::ssize(out.rows) * std::ssize(tokens), most_threads);
   const auto runs = runs_of(out.rows);
   for_each_index(static_cast<std::int64_t>(runs.size()), threads, [&](std::int64_t run) {
     const auto [begin, end] = runs[static_cast<std::size_t>(run)];

@@ -28,5 +28,13 @@ TEST(ForEachIndex, RethrowsAfterAllThreadsHaveEnded) {
   }
 }
 
+TEST(ThreadsFor, AreNoMoreThanTheWorkIsWorth) {
+  EXPECT_EQ(threads_for(0, 8), 1);
+  EXPECT_EQ(threads_for(1'999, 8), 1);
+  EXPECT_EQ(threads_for(4'000, 8), 2);
+  EXPECT_EQ(threads_for(1'000'000, 8), 8);
+  EXPECT_EQ(threads_for(1'000'000, 1), 1);
+}
+
 }  // namespace
 }  // namespace lossgrid
