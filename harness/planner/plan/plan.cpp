@@ -110,7 +110,8 @@ PlanRow plan_implementation(const PackLayout& layout, const LossImplementation& 
   row.padded_tokens = problem.rows();
   row.chunks = cost.chunks;
   row.inputs_bytes = problem.input_bytes();
-  row.gradients_bytes = problem.gradient_bytes();
+  const bool in_place = implementation.describe().in_place;
+  row.gradients_bytes = in_place ? 0 : problem.gradient_bytes();
   row.outputs_bytes = static_cast<std::int64_t>(sizeof(float)) * problem.token_columns() *
                       (whole_pack ? problem.rows() : problem.local_rows());
   const auto add_phase = [&](std::size_t index, const std::string& name, const PhaseCost& phase,

@@ -151,6 +151,7 @@ TEST(Plan, IsWhatARunPredictsAndMeasures) {
     expect_as_run("objective=distill lens=5+8+1 vocab=23 teacher_topk=20", implementation, {2, 2});
   }
   expect_as_run("lens=50+8+1 vocab=23", "fused:chunk_tokens=7", {2, 2});
+  expect_as_run("lens=5+8+1 vocab=23", "one_sweep:in_place=true", {2, 2});
 }
 
 TEST(Plan, IsWhatARunFromHiddenStatesPredictsAndMeasures) {
