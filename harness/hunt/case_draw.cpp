@@ -83,7 +83,19 @@ std::string draw_sample_bits(Dice& dice, std::size_t sequences, std::int64_t uni
   return bits.substr(0, sequences);
 }
 
+/// Draws a pack of more than 8,192 rows: it has several chunks by default, and its totals more
+/// parts than a block of a GPU adds up at once.
+void draw_long_pack(Dice& dice, CaseSpec& spec) {
+  spec.vocab = std::min<std::int64_t>(spec.vocab, 3);
+  spec.lens = joined({dice.between(8193, 8700), dice.between(0, 20)});
+  spec.mask = "all";
+}
+
 void draw_sequences(Dice& dice, std::int64_t unit, CaseSpec& spec) {
+  if (unit == 1 && spec.hidden == 0 && dice.one_in(250)) {
+    draw_long_pack(dice, spec);
+    return;
+  }
   if (dice.one_in(12)) {
     static const std::vector<std::string> kDistributions{"uniform", "lognormal", "upstream"};
     spec.lens = dice.pick(kDistributions);

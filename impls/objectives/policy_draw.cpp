@@ -67,13 +67,17 @@ void drift_far(const Draw& draw, double x, Policies& policies) {
 }
 
 /// Returns the log-probability that lies one of the edges below `from`, one of the edges above it
-/// if `above`: as a float32, that or a neighbour or one that is 2^-10 off, each as likely.
+/// if `above`: as a float32, that or a neighbour or one that is 2^-10 off, each as likely. Near a
+/// number whose neighbours are further than any edge it is the number itself: the exponential of
+/// such a distance is infinite.
 double at_edge(const Draw& draw, const Edges& edges, double from, bool above) {
   const auto pick = [&](int count, std::uint32_t column) {
     return static_cast<int>(count * draw.uniform(column));
   };
   const double edge = edges.at[static_cast<std::size_t>(pick(std::max(edges.count, 1), 0))];
   const auto nearest = static_cast<float>(shifted(from, above ? edge : -edge));
+  constexpr float kNoNeighbours = 0x1p24f;
+  if (std::abs(nearest) >= kNoNeighbours) return static_cast<float>(from);
   switch (pick(5, 1)) {
     case 1:
       return std::nextafter(nearest, -HUGE_VALF);

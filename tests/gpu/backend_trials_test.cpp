@@ -83,6 +83,18 @@ TEST_P(BackendTrials, ShapesThatDivideNothing) {
   }
 }
 
+/// A block of a GPU adds up 16 partial totals of 512 rows at once.
+TEST_P(BackendTrials, MoreRowsThanPartialTotalsPass) {
+  for (const char* text :
+       {"lens=8300 mask=all vocab=2", "objective=clipped_pg lens=8200+100 vocab=2"}) {
+    const PreparedProblem prepared = prepare_case(text);
+    for (const char* name : {"fused", "cp_local"}) {
+      const TrialRecord record = run(prepared, name, "tp1cp1");
+      EXPECT_EQ(record.status, TrialStatus::passed) << text << " " << name << ": " << record.reason;
+    }
+  }
+}
+
 /// Statistics in the product, which never writes its logits: tiles that are not full, several of a
 /// row, shards that begin within one, chunks, sequence parallelism. Rows of an odd vocabulary.
 TEST_P(BackendTrials, ProductsByTilesPass) {

@@ -2,6 +2,7 @@
 // Tests that drawn cases are legal, follow from the seed, and reach every key and every option.
 #include "harness/hunt/case_draw.h"
 
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -51,6 +52,19 @@ TEST(CaseDraw, IsSeldomRefused) {
     }
   }
   EXPECT_LT(refused, kCases / 10) << refusals.begin()->first;
+}
+
+TEST(CaseDraw, MakesAFewPacksLong) {
+  int is_long = 0;
+  for (int k = 0; k < 2000; ++k) {
+    const CaseSpec spec = drawn(8, k);
+    const std::int64_t first = std::atoll(spec.lens.c_str());
+    if (first <= 8192) continue;
+    ++is_long;
+    EXPECT_LE(spec.vocab, 3) << format_case(spec);
+  }
+  EXPECT_GT(is_long, 0);
+  EXPECT_LT(is_long, 20);
 }
 
 TEST(CaseDraw, ReachesEveryKeyAndValueOfTheTable) {

@@ -206,6 +206,19 @@ PolicyEdges some_edges() {
   return edges;
 }
 
+TEST(EdgeDrift, IsTheNumberItselfWhereNoFloatIsNear) {
+  const Problem problem =
+      with_policies("lens=3001 mask=all vocab=8 drift=edge", -1e30, some_edges());
+  for (const TokenInput which : {TokenInput::prev_logprobs, TokenInput::generation_logprobs,
+                                 TokenInput::reference_policy_logprobs}) {
+    const auto& numbers = input(problem, which);
+    for (const double number :
+         of_targets(problem, [&](std::size_t t) { return double{numbers[t]}; })) {
+      EXPECT_EQ(number, double{-1e30f});
+    }
+  }
+}
+
 TEST(EdgeDrift, IsAtEveryEdgeOneFloatAndALittleFurther) {
   const Problem problem = with_policies("lens=3001 mask=all vocab=8 drift=edge", -3, some_edges());
   const auto& prev = input(problem, TokenInput::prev_logprobs);

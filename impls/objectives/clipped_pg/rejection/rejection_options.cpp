@@ -55,7 +55,7 @@ void RejectionOptions::read(const OptionReader& reader) {
                {},
                {"1.2", "0.05"}});
   reader.read("rollout_rs_threshold_min", rollout_rs_threshold_min,
-              {"lower bound of the weight, for k1 alone", "", {}, {"0.7"}});
+              {"lower bound of the weight, for k1 alone", "", {}, {"0.7", "0.95"}});
   reader.read("veto_ratio_min", veto_ratio_min,
               {"a token with a weight below it drops its sequence",
                "SkyRL outlier mask, verl veto",
