@@ -91,8 +91,10 @@ void draw_long_pack(Dice& dice, CaseSpec& spec) {
   spec.mask = "all";
 }
 
-void draw_sequences(Dice& dice, std::int64_t unit, CaseSpec& spec) {
-  if (unit == 1 && spec.hidden == 0 && dice.one_in(250)) {
+void draw_sequences(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
+  const std::int64_t unit = needs.sequences_per_unit;
+  // The truth of a selection takes time with the square of the rows.
+  if (unit == 1 && !needs.selects && spec.hidden == 0 && dice.one_in(250)) {
     draw_long_pack(dice, spec);
     return;
   }
@@ -126,8 +128,9 @@ void draw_sizes(Dice& dice, const DrawLimits& limits, CaseSpec& spec) {
 
 /// True for a key that follows from others, or is drawn before them.
 bool is_drawn_apart(const CaseKey& key) {
-  constexpr auto kApart = std::to_array<std::string_view>(
-      {"lens", "seqs", "seq_len", "vocab", "hidden", "head", "seed", "values", "dtype"});
+  constexpr auto kApart =
+      std::to_array<std::string_view>({"lens", "seqs", "seq_len", "vocab", "hidden", "head", "seed",
+                                       "values", "dtype", "statistics"});
   return key.draws.empty() || std::find(kApart.begin(), kApart.end(), key.name) != kApart.end();
 }
 
@@ -161,7 +164,8 @@ std::vector<const CaseKey*> keys_to_draw(const CaseSpec& spec, const ObjectiveNe
   return keys;
 }
 
-/// Draws values and dtype of the logits.
+/// Draws values and dtype of the logits, and statistics: without them, as in training, strategies
+/// take shorter paths, from which every other key may have to keep them.
 void draw_values(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
   const CaseKey& values = *find_case_key("values");
   if (dice.one_in(2)) try_set(spec, values, dice.pick(values.draws));
@@ -170,6 +174,7 @@ void draw_values(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
   }
   const CaseKey& dtype = *find_case_key("dtype");
   if (dice.one_in(2)) try_set(spec, dtype, dice.pick(dtype.draws));
+  if (dice.one_in(3)) try_set(spec, *find_case_key("statistics"), "false");
 }
 
 void draw_keys(Dice& dice, const ObjectiveNeeds& needs, CaseSpec& spec) {
@@ -203,7 +208,7 @@ CaseSpec draw_case(Dice& dice, const DrawLimits& limits) {
   spec.head = needs.head;
   if (spec.head != Head::lm) spec.vocab = 1;
   draw_sizes(dice, limits, spec);
-  draw_sequences(dice, needs.sequences_per_unit, spec);
+  draw_sequences(dice, needs, spec);
   draw_values(dice, needs, spec);
   draw_keys(dice, needs, spec);
   spec.seed = 1 + dice.below(1'000'000);

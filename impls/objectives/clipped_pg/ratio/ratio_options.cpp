@@ -53,7 +53,7 @@ void RatioOptions::read(const OptionReader& reader) {
       {"upper bound of the logarithm of a ratio before its exponential, without gradient beyond it",
        "verl, SkyRL, OpenRLHF 20; torchtitan 10; none in NeMo-RL, TRL, AReaL",
        kAbove0,
-       {"0.25", "10.0"}});
+       {"0.1", "0.25", "10.0"}});
   reader.read("use_cispo", use_cispo,
               {"clipped ratio as a weight without gradient", "CISPO, MiniMax-M1"});
   reader.read(

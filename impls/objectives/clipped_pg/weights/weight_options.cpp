@@ -58,7 +58,7 @@ void WeightOptions::read(const OptionReader& reader) {
       "truncated_importance_sampling_ratio", truncated_importance_sampling_ratio,
       {"upper bound of the importance weights", "verl `tis_imp_ratio_cap`", {}, {"1.2", "1.05"}});
   reader.read("truncated_importance_sampling_ratio_min", truncated_importance_sampling_ratio_min,
-              {"lower bound of the importance weights", "", {}, {"0.8", "0.95"}});
+              {"lower bound of the importance weights", "", {}, {"0.8", "0.95", "1.05"}});
   reader.read("rollout_is", rollout_is, {"token", "sequence", "geometric"},
               {"importance weights of a `token`, of a `sequence` (the product of its tokens' "
                "weights) or `geometric` (the n-th root of the product); null: of sequences under "
