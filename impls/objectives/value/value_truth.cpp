@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/value/value_truth.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -80,6 +81,7 @@ class ValueTruth {
       bool is_open = false;
       if (straddles) truth_.grad_sides[row].push_back(on_side(side, is_open));
     }
+    if (straddles) move_to_a_side(truth_.grad_sides[row], gradient()[row]);
     values_.push_back(value);
     returns_.push_back(target);
     squared_returns_.push_back(Enclosure(target) * Enclosure(target));
@@ -87,6 +89,15 @@ class ValueTruth {
     squared_residuals_.push_back(residual * residual);
     clipped_.push_back(either.is_clipped);
     return either.loss.enclosure();
+  }
+
+  /// Gives a gradient the value of the first of its sides if it has that of none: halves of the
+  /// maximum and of the clip meet where the value is at the end of the range in float64 alone.
+  static void move_to_a_side(const std::vector<Enclosure>& sides, Enclosure& gradient) {
+    const bool is_on_one = std::any_of(sides.begin(), sides.end(), [&](const Enclosure& side) {
+      return side.low <= gradient.value && gradient.value <= side.high;
+    });
+    if (!is_on_one) gradient.value = sides.front().value;
   }
 
   double input(TokenInput which, std::int64_t token) const {
