@@ -78,34 +78,9 @@ struct BroadcastWeights : ClippedPgFormulas {
   }
 };
 
-bool means_over_tokens(ClippedPgOptions& options) {
-  if (options.token_level_loss || options.sequence_level_importance_ratios) return false;
-  options.token_level_loss = true;
-  return true;
-}
-
-bool ratio_by_token(ClippedPgOptions& options) {
-  const bool by_sequence = options.sequence_level_importance_ratios;
-  options.sequence_level_importance_ratios = false;
-  return by_sequence;
-}
-
-bool no_importance_weights(ClippedPgOptions& options) {
-  const bool corrects = options.use_importance_sampling_correction;
-  options.use_importance_sampling_correction = false;
-  return corrects;
-}
-
 bool clip_bounds_swapped(ClippedPgOptions& options) {
   std::swap(options.ratio_clip_min, options.ratio_clip_max);
   return options.clips() && options.ratio_clip_min != options.ratio_clip_max;
-}
-
-/// Returns nll over tokens if the case asks for a mean over sequences, else null.
-std::unique_ptr<Objective> nll_over_tokens(const ObjectiveSpec& spec) {
-  const auto option = spec.options.find("token_level_loss");
-  if (spec.kind != "nll" || option == spec.options.end()) return nullptr;
-  return make_objective(ObjectiveSpec{}, false);
 }
 
 /// `PairsOfSorted`: pairs of neighbours after the pack has been sorted by length.
@@ -127,32 +102,6 @@ struct PairsOfSorted : DpoFormulas {
 };
 
 const RegisteredMutant objective_mutants[] = {
-    RegisteredMutant({
-        .catalogue_id = "M31",
-        .name = "mean_over_tokens",
-        .what = "one mean over tokens, not over sequences",
-        .strategy = "fused",
-        .objective =
-            [](const ObjectiveSpec& spec) { return with_options(spec, means_over_tokens); },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M31",
-        .name = "nll_mean_over_tokens",
-        .what = "nll: one mean over tokens, not sequences",
-        .strategy = "cp_local",
-        .objective = nll_over_tokens,
-        .seen_in = "Liger-Kernel #329",
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M31",
-        .name = "ratio_by_token",
-        .what = "a ratio for each token, not one for the sequence",
-        .strategy = "cp_local",
-        .objective = [](const ObjectiveSpec& spec) { return with_options(spec, ratio_by_token); },
-        .rejected_by = "loss",
-    }),
     RegisteredMutant({
         .catalogue_id = "M44",
         .name = "ties_double",
@@ -182,15 +131,6 @@ const RegisteredMutant objective_mutants[] = {
                   spec, [](const ClippedPgOptions& o) { return o.kl_penalty() != 0; });
             },
         .rejected_by = "grad_logits",
-    }),
-    RegisteredMutant({
-        .name = "importance_ratio_ignored",
-        .what = "importance weights are left out",
-        .strategy = "fused",
-        .objective =
-            [](const ObjectiveSpec& spec) { return with_options(spec, no_importance_weights); },
-        .seen_in = "Liger-Kernel #1082, #1088",
-        .rejected_by = "loss",
     }),
     RegisteredMutant({
         .name = "ratio_clamped",

@@ -96,12 +96,51 @@ bool is_enumeration(const OptionDescription& option) {
   return !option.choices.empty() && option.choices.front().starts_with('"');
 }
 
+/// What the catalogue has of a mutant beside its name.
+struct CatalogueEntry {
+  const char* mutant;
+  const char* id;
+  const char* seen_in = "";
+};
+
+/// Mistakes that are known from frameworks, or that have a number.
+constexpr CatalogueEntry kCatalogue[] = {
+    {"bradley_terry_margin_ignored", "M236", "OpenRLHF 0.11.2, LogExpLoss"},
+    {"clipped_pg_cispo_bounds_ignored", "M160", "SkyRL 0.3.0, defaults"},
+    {"clipped_pg_log_ratio_max_ignored", "M158"},
+    {"clipped_pg_log_ratio_min_ignored", "M158"},
+    {"clipped_pg_loss_scale_factor_ignored", "M151"},
+    {"clipped_pg_rollout_is_batch_normalize_ignored", "M174"},
+    {"clipped_pg_sequence_level_importance_ratios_ignored", "M31"},
+    {"clipped_pg_token_level_loss_ignored", "M31"},
+    {"clipped_pg_token_masks_first_ignored", "M168"},
+    {"clipped_pg_use_importance_sampling_correction_ignored", "", "Liger-Kernel #1082, #1088"},
+    {"clipped_pg_veto_ratio_max_ignored", "M164"},
+    {"clipped_pg_veto_ratio_min_ignored", "M164"},
+    {"distill_jsd_beta_ignored", "M104"},
+    {"dpo_ld_alpha_ignored", "M197"},
+    {"nll_loss_type_ignored", "M217"},
+    {"nll_token_level_loss_ignored", "M31", "Liger-Kernel #329"},
+    {"value_cliprange_value_ignored", "M227"},
+};
+
+/// Returns the entry of a mutant; one without number for all others.
+CatalogueEntry catalogue_entry(const std::string& mutant) {
+  for (const CatalogueEntry& entry : kCatalogue) {
+    if (mutant == entry.mutant) return entry;
+  }
+  return {"", ""};
+}
+
 using Misreading = std::unique_ptr<Objective> (*)(const ObjectiveSpec&, const OptionDescription&);
 
 void register_misread(const std::string& kind, const std::string& option, const char* mistake,
                       const char* what, Misreading misreading) {
+  std::string name = fmt::format("{}_{}_{}", kind, option, mistake);
+  const CatalogueEntry known = catalogue_entry(name);
   RegisteredMutant({
-      .name = fmt::format("{}_{}_{}", kind, option, mistake),
+      .catalogue_id = known.id,
+      .name = std::move(name),
       .what = what,
       .strategy = "fused",
       .objective = [kind, option,
@@ -109,6 +148,7 @@ void register_misread(const std::string& kind, const std::string& option, const 
         const std::optional<OptionDescription> given = described(spec, kind, option);
         return given ? misreading(spec, *given) : nullptr;
       },
+      .seen_in = known.seen_in,
       .rejected_by = "loss or grad_logits or metric.*",
   });
 }

@@ -74,7 +74,7 @@ TEST(StatedSkips, AMutantWithNothingToChangeNeedsNoStatement) {
   Suite suite = suite_of_pairs();
   suite.skips.emplace();
   suite.cases = {parse_case("lens=4+3 vocab=24")};
-  suite.implementations = {"mutant/importance_ratio_ignored"};
+  suite.implementations = {"mutant/clipped_pg_use_importance_sampling_correction_ignored"};
   for (const TrialRecord& trial : trials_of(suite)) {
     EXPECT_EQ(trial.status, TrialStatus::skipped) << trial.id;
     EXPECT_EQ(trial.reason, "nothing to change in nll");

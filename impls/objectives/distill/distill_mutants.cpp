@@ -229,18 +229,6 @@ const RegisteredMutant distill_mutants[] = {
     }),
     RegisteredMutant({
         .catalogue_id = "M104",
-        .name = "distill_beta_ignored",
-        .what = "both sides have a weight of 1/2, whatever jsd_beta is",
-        .strategy = "one_sweep",
-        .objective =
-            [](const ObjectiveSpec& spec) {
-              return distill_with(spec,
-                                  [](ObjectiveOptions& options) { return set_beta(options, 0.5); });
-            },
-        .rejected_by = "divergence",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M104",
         .name = "distill_even_mixture",
         .what = "m = (p + q) / 2 whatever jsd_beta is, which the two sides have as their weight",
         .strategy = "fused",

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutants of nll with loss_type "dft": weights that are lost, or that have a gradient.
-#include <cmath>
-
-#include "harness/loss/registry.h"
+// Mutant of nll with loss_type "dft": weights that have a gradient.
 #include "impls/mutants/mutant.h"
 
 namespace lossgrid {
@@ -11,13 +8,6 @@ namespace {
 bool asks_for_dft(const ObjectiveSpec& spec) {
   const auto type = spec.options.find("loss_type");
   return spec.kind == "nll" && type != spec.options.end() && type->second == "\"dft\"";
-}
-
-std::unique_ptr<Objective> dft_without_weights(const ObjectiveSpec& spec) {
-  if (!asks_for_dft(spec)) return nullptr;
-  ObjectiveOptions options = spec.options;
-  options.erase("loss_type");
-  return find_objective("nll").make(options);
 }
 
 /// Gives p lp the gradient p (1 + lp).
@@ -32,14 +22,6 @@ void gradient_of_weights(const Objective& objective, const ObjectiveTokens& toke
 }
 
 const RegisteredMutant dft_mutants[] = {
-    RegisteredMutant({
-        .catalogue_id = "M217",
-        .name = "dft_without_weights",
-        .what = "dft: the plain negative log-likelihood",
-        .strategy = "one_sweep",
-        .objective = dft_without_weights,
-        .rejected_by = "loss",
-    }),
     RegisteredMutant({
         .catalogue_id = "M218",
         .name = "dft_gradient_of_weights",

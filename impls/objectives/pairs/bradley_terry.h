@@ -41,7 +41,6 @@ struct ScoredPair {
 /// Formulas of pairs; a variant replaces some of the functions.
 struct BradleyTerryFormulas {
   static std::int64_t chosen(std::int64_t pair) { return 2 * pair; }
-  static double margin(double difference) { return difference; }
   static double loss(double gain) { return negative_log_sigmoid(gain); }
   /// Returns the divisor of the loss.
   static double pairs(double complete, std::int64_t /*valid_sequences*/) { return complete; }
@@ -147,9 +146,8 @@ class BradleyTerryObjective final : public TermsObjective<ScoreTerms> {
       ScoredPair pair{chosen, rejected, sums.at(chosen, ScoreTerms::kScore),
                       sums.at(rejected, ScoreTerms::kScore)};
       if (options_.has_margin) {
-        pair.margin = Formulas::margin(
-            static_cast<double>(batch.rewards[static_cast<std::size_t>(chosen)]) -
-            static_cast<double>(batch.rewards[static_cast<std::size_t>(rejected)]));
+        pair.margin = static_cast<double>(batch.rewards[static_cast<std::size_t>(chosen)]) -
+                      static_cast<double>(batch.rewards[static_cast<std::size_t>(rejected)]);
       }
       pairs.push_back(pair);
     }

@@ -152,15 +152,6 @@ struct DivergenceReversed : DpoFormulas {
   }
 };
 
-/// Returns `dpo` with weight 1 for all tokens.
-std::unique_ptr<Objective> without_tails(const ObjectiveSpec& spec) {
-  if (spec.kind != "dpo") return nullptr;
-  DpoOptions options = read_dpo_options(spec.options);
-  if (options.weights().tail == 1) return nullptr;
-  options.ld_alpha.reset();
-  return std::make_unique<DpoObjective<>>(options);
-}
-
 /// Gives all tokens weight 1 in the gradient.
 void gradient_without_tails(const Objective& objective, const ObjectiveTokens& tokens,
                             const PackedBatch& batch, int /*cp*/,
@@ -356,14 +347,6 @@ const RegisteredMutant dpo_mutants[] = {
                 return o.f_divergence_type == FDivergence::forward_kl;
               });
             },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M197",
-        .name = "dpo_tail_counts_whole",
-        .what = "ld_alpha is not read",
-        .strategy = "cp_local",
-        .objective = without_tails,
         .rejected_by = "loss",
     }),
     RegisteredMutant({

@@ -40,10 +40,6 @@ struct RejectedFirst : BradleyTerryFormulas {
   static std::int64_t chosen(std::int64_t pair) { return 2 * pair + 1; }
 };
 
-struct NoMargin : BradleyTerryFormulas {
-  static double margin(double /*difference*/) { return 0; }
-};
-
 struct OverflowingLogarithm : BradleyTerryFormulas {
   static double loss(double gain) { return std::log(1 + std::exp(static_cast<float>(-gain))); }
 };
@@ -86,15 +82,6 @@ const RegisteredMutant reward_mutants[] = {
         .strategy = "cp_local",
         .change = [](Steps& s) { s.reduce_sequence_sums = sum_of_every_rank; },
         .runs_on = is_about_scores,
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M236",
-        .name = "margin_ignored",
-        .what = "bradley_terry: the margin is left out",
-        .strategy = "fused",
-        .objective = with_pair_formulas<NoMargin>,
-        .seen_in = "OpenRLHF 0.11.2, LogExpLoss",
         .rejected_by = "loss",
     }),
     RegisteredMutant({

@@ -43,10 +43,6 @@ bool clips_values(const ValueOptions& options) {
   return options.clips();
 }
 
-struct RangeAroundItself : ValueFormulas {
-  static double centre(double value, double /*old_value*/) { return value; }
-};
-
 struct SmallerLoss : ValueFormulas {
   static double share(double whole, double clipped) {
     return 1 - ValueFormulas::share(whole, clipped);
@@ -128,17 +124,6 @@ const RegisteredMutant value_mutants[] = {
         .change = [](Steps& s) { s.share_grad_hidden = share_of_copy; },
         .runs_on = has_copies,
         .rejected_by = "grad_hidden",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M227",
-        .name = "value_clipped_around_itself",
-        .what = "value: the clip range is around the new value, so that nothing is clipped",
-        .strategy = "fused",
-        .objective =
-            [](const ObjectiveSpec& spec) {
-              return with_value_formulas<RangeAroundItself>(spec, clips_values);
-            },
-        .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
         .catalogue_id = "M228",

@@ -28,8 +28,6 @@ struct ValueOptions {
 
 /// Formulas of a token; a variant replaces some of the functions.
 struct ValueFormulas {
-  /// Returns the middle of the clip range.
-  LOSSGRID_KERNEL static double centre(double /*value*/, double old_value) { return old_value; }
   /// Returns the share of the unclipped loss.
   LOSSGRID_KERNEL static double share(double whole, double clipped) {
     return whole > clipped ? 1.0 : whole < clipped ? 0.0 : 0.5;
@@ -71,8 +69,7 @@ struct ValueTerms {
     const double residual = value - target;
     Loss loss{loss_of(residual), slope_of(residual)};
     if (options.clips()) {
-      const double old_value = tokens.input(TokenInput::old_values)[t];
-      loss = larger_loss(value, target, Formulas::centre(value, old_value), loss, sums);
+      loss = larger_loss(value, target, tokens.input(TokenInput::old_values)[t], loss, sums);
     }
     sums[kLoss] += weight * loss.value;
     sums[kTokens] += 1;
@@ -102,10 +99,10 @@ struct ValueTerms {
     return d < -options.delta ? -options.delta : d > options.delta ? options.delta : d;
   }
 
-  LOSSGRID_KERNEL Loss larger_loss(double value, double target, double centre, const Loss& whole,
+  LOSSGRID_KERNEL Loss larger_loss(double value, double target, double old_value, const Loss& whole,
                                    double* sums) const {
-    const double low = centre - options.clip;
-    const double high = centre + options.clip;
+    const double low = old_value - options.clip;
+    const double high = old_value + options.clip;
     const double clipped = value < low ? low : value > high ? high : value;
     const double loss = loss_of(clipped - target);
     const double slope = value == clipped ? slope_of(clipped - target) : 0;

@@ -34,9 +34,10 @@ std::unique_ptr<Objective> with_mode(const ObjectiveSpec& spec) {
   });
 }
 
-bool other_sequences(ClippedPgOptions& options) {
-  options.count_masked_sequences = !options.count_masked_sequences;
-  return is_over_sequences(options);
+bool masked_sequences_too(ClippedPgOptions& options) {
+  const bool applies = is_over_sequences(options) && !options.count_masked_sequences;
+  options.count_masked_sequences = true;
+  return applies;
 }
 
 struct SequencesBySampleMask : ClippedPgFormulas {
@@ -120,12 +121,11 @@ struct MeanOverSequencesOfGroups : ClippedPgFormulas {
 const RegisteredMutant aggregation_mutants[] = {
     RegisteredMutant({
         .catalogue_id = "M150",
-        .name = "other_sequences_counted",
-        .what = "a mean over sequences counts masked ones if it should not, and the other way "
-                "round",
+        .name = "masked_sequences_counted",
+        .what = "a mean over sequences counts masked ones, which it should not",
         .strategy = "fused",
         .objective =
-            [](const ObjectiveSpec& spec) { return with_aggregation(spec, other_sequences); },
+            [](const ObjectiveSpec& spec) { return with_aggregation(spec, masked_sequences_too); },
         .seen_in = "SkyRL, TRL, by design",
         .rejected_by = "loss",
     }),
@@ -138,15 +138,6 @@ const RegisteredMutant aggregation_mutants[] = {
             [](const ObjectiveSpec& spec) {
               return with_formulas<SequencesBySampleMask>(spec, is_over_sequences);
             },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M151",
-        .name = "scale_factor_ignored",
-        .what = "token sums of sequences are not divided by loss_scale_factor",
-        .strategy = "fused",
-        .objective =
-            [](const ObjectiveSpec& spec) { return with_aggregation(spec, scale_factor_of_1); },
         .rejected_by = "loss",
     }),
     RegisteredMutant({

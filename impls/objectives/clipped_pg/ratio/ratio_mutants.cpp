@@ -28,22 +28,10 @@ bool bounds_logs(const ClippedPgOptions& options) {
   return options.log_ratio_min || options.log_ratio_max;
 }
 
-bool without_log_bounds(ClippedPgOptions& options) {
-  const bool has_them = bounds_logs(options);
-  options.log_ratio_min.reset();
-  options.log_ratio_max.reset();
-  return has_them;
-}
-
-bool other_gspo(ClippedPgOptions& options) {
-  options.gspo_token = !options.gspo_token;
-  return options.sequence_ratio();
-}
-
-bool cispo_bounds_as_offsets(ClippedPgOptions& options) {
-  const bool are_others = options.cispo_bounds != CispoBounds::offset;
-  options.cispo_bounds = CispoBounds::offset;
-  return are_others;
+bool gspo_token_for_gspo(ClippedPgOptions& options) {
+  const bool applies = options.sequence_ratio() && !options.gspo_token;
+  options.gspo_token = true;
+  return applies;
 }
 
 template <KlGradient from, KlGradient to>
@@ -81,34 +69,14 @@ const RegisteredMutant ratio_mutants[] = {
         .rejected_by = "grad_logits",
     }),
     RegisteredMutant({
-        .catalogue_id = "M158",
-        .name = "log_bounds_ignored",
-        .what = "the logarithm of a ratio has no bounds",
-        .strategy = "cp_local",
-        .objective =
-            [](const ObjectiveSpec& spec) { return with_convention(spec, without_log_bounds); },
-        .rejected_by = "metric.probs_ratio",
-    }),
-    RegisteredMutant({
         .catalogue_id = "M159",
-        .name = "other_gspo",
-        .what = "the gradient of GSPO for that of GSPO-token, and the other way round",
+        .name = "gspo_token_for_gspo",
+        .what = "the gradient of GSPO-token in the place of that of GSPO",
         .strategy = "fused",
-        .objective = [](const ObjectiveSpec& spec) { return with_convention(spec, other_gspo); },
+        .objective =
+            [](const ObjectiveSpec& spec) { return with_convention(spec, gspo_token_for_gspo); },
         .seen_in = "verl, SkyRL, by design",
         .rejected_by = "grad_logits",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M160",
-        .name = "cispo_bounds_as_offsets",
-        .what = "absolute clip bounds of CISPO are taken for distances from 1",
-        .strategy = "cp_local",
-        .objective =
-            [](const ObjectiveSpec& spec) {
-              return with_convention(spec, cispo_bounds_as_offsets);
-            },
-        .seen_in = "SkyRL 0.3.0, defaults",
-        .rejected_by = "loss",
     }),
     RegisteredMutant({
         .catalogue_id = "M161",

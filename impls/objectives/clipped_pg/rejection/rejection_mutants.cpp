@@ -44,13 +44,6 @@ bool rejects_at_other_level(ClippedPgOptions& options) {
   return applies;
 }
 
-bool without_veto(ClippedPgOptions& options) {
-  const bool vetoes = options.vetoes();
-  options.veto_ratio_min.reset();
-  options.veto_ratio_max.reset();
-  return vetoes;
-}
-
 /// `MasksAllAdvantages`: off-policy masking of positive advantages too.
 struct MasksAllAdvantages : ClippedPgFormulas {
   template <typename Real>
@@ -65,12 +58,6 @@ struct VetoesAfterMasks : ClippedPgFormulas {
     return is_kept || !options.token_masks_first;
   }
 };
-
-bool without_token_masks(ClippedPgOptions& options) {
-  const bool are_first = options.token_masks_first;
-  options.token_masks_first = false;
-  return are_first;
-}
 
 bool products_for_means(ClippedPgOptions& options) {
   const bool is_geometric = options.rollout_is == WeightLevel::geometric;
@@ -98,12 +85,6 @@ struct LackingWeightInMask : ClippedPgFormulas {
   }
 };
 
-bool without_normalisation(ClippedPgOptions& options) {
-  const bool normalises = options.rollout_is_batch_normalize;
-  options.rollout_is_batch_normalize = false;
-  return normalises;
-}
-
 /// `MeanWeightOfMicrobatch`: weights are divided by the mean of their own pack.
 struct MeanWeightOfMicrobatch : ClippedPgFormulas {
   template <class Objective>
@@ -130,14 +111,6 @@ struct MeanWeightOfAllSequences : ClippedPgFormulas {
 };
 
 const RegisteredMutant rejection_mutants[] = {
-    RegisteredMutant({
-        .catalogue_id = "M164",
-        .name = "veto_ignored",
-        .what = "a token with a weight far outside does not take its sequence with it",
-        .strategy = "fused",
-        .objective = [](const ObjectiveSpec& spec) { return with_corrections(spec, without_veto); },
-        .rejected_by = "loss",
-    }),
     RegisteredMutant({
         .catalogue_id = "M165",
         .name = "rejection_bounds_reciprocal",
@@ -185,24 +158,6 @@ const RegisteredMutant rejection_mutants[] = {
                 return o.off_policy_mask_threshold.has_value();
               });
             },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M168",
-        .name = "sequence_weight_before_masks",
-        .what = "weights of sequences count tokens that were rejected before",
-        .strategy = "cp_local",
-        .objective =
-            [](const ObjectiveSpec& spec) { return with_corrections(spec, without_token_masks); },
-        .rejected_by = "loss",
-    }),
-    RegisteredMutant({
-        .catalogue_id = "M174",
-        .name = "weights_not_normalised",
-        .what = "importance weights are not divided by their mean",
-        .strategy = "fused",
-        .objective =
-            [](const ObjectiveSpec& spec) { return with_corrections(spec, without_normalisation); },
         .rejected_by = "loss",
     }),
     RegisteredMutant({
