@@ -28,7 +28,8 @@ class RowPlacement {
 
   void place(const PackFindings& findings, BundleResults& out) const {
     place_about_tokens(findings.logprobs, out.logprobs);
-    place_about_tokens(findings.entropy, out.entropy);
+    // Without statistics an entropy may be there for the loss alone.
+    if (!out.entropy.empty()) place_about_tokens(findings.entropy, out.entropy);
     if (findings.row_gradient.empty()) return;
     for (std::size_t k = 0; k < gradient_count_; ++k) {
       const std::int64_t row = places_[gradient_begin_ + k].row;

@@ -155,6 +155,14 @@ TEST(Explanation, OneTrialAloneNamesNoCauseOfAFactor) {
               AllOf(HasSubstr("grad_logits is 5.000 x the truth"), Not(HasSubstr("explain"))));
 }
 
+/// Entropies that the loss alone needs are no output of the trial.
+TEST(Explanation, StandsBesideAnEntropyBonusWithoutStatistics) {
+  const TrialRecord record = explained_trial(
+      "objective=clipped_pg objective.entropy_coefficient=0.05 lens=9+5 vocab=24 statistics=false",
+      "mutant/gradient_times_2", "tp1cp1");
+  EXPECT_THAT(join(record.explanation, "\n"), HasSubstr("grad_logits is 2.000 x the truth"));
+}
+
 TEST(Explanation, NamesMinusInfinityBesideNan) {
   for (const int vocab : {24, 3}) {  // of 3 ids the first alone is masked
     TrialSetup setup =
