@@ -5,8 +5,8 @@
 // Nothing here calls it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,41 +14,6 @@ namespace lossgrid::plain {
 
 using Ints = std::vector<std::int64_t>;
 using RankRows = std::vector<Ints>;  // [cp][T / cp] padded positions in the order of the rank
-
-/// Multiples of a layout, as the table of docs/concepts.md has them: of every sequence, or of the
-/// end of the pack alone.
-struct Multiples {
-  std::int64_t of_sequence = 1;
-  std::int64_t of_pack = 1;
-};
-
-/// Returns the multiples for cp ranks and, with sequence parallelism, tp parts of each; "2 cp (if
-/// cp > 1), times tp".
-inline Multiples multiples(const std::string& layout, int cp, int tp_parts) {
-  const std::int64_t once = std::int64_t{cp} * tp_parts;
-  const std::int64_t twice = (cp > 1 ? 2 * cp : 1) * std::int64_t{tp_parts};
-  if (layout == "zigzag") return {twice, twice};
-  if (layout == "zigzag_row") return {1, twice};
-  if (layout == "ulysses") return {1, once};
-  return {once, once};  // contiguous, contiguous_sequence
-}
-
-/// Returns the offsets of the padded sequences: each is padded to multiples of the grid and of the
-/// case, and the last one absorbs what the pack needs.
-inline Ints padded_offsets(const Ints& lengths, const Multiples& grid, std::int64_t pad_multiple,
-                           std::int64_t bin_multiple) {
-  Ints offsets{0};
-  for (std::int64_t length : lengths) {
-    while (length % grid.of_sequence != 0 || length % pad_multiple != 0) ++length;
-    offsets.push_back(offsets.back() + length);
-  }
-  std::int64_t& end = offsets.back();
-  while (end % bin_multiple != 0 || end % grid.of_pack != 0 || end % grid.of_sequence != 0 ||
-         end % pad_multiple != 0) {
-    ++end;
-  }
-  return offsets;
-}
 
 /// Rows of the sequence that begins at `begin`, given to ranks in 2 cp chunks: the chunks q and
 /// 2 cp - 1 - q are of one rank, which has the lower one first. `slot` is the place of the
@@ -79,16 +44,72 @@ inline void give_once(std::int64_t begin, std::int64_t length, std::int64_t slot
   }
 }
 
+/// A layout as the table of docs/concepts.md has it.
+struct Layout {
+  std::string name;
+  int chunks;         // of a rank, where there are several ranks
+  bool is_of_pack;    // the pack is cut, not every sequence
+  bool pads_the_end;  // pads stand at the end of the pack alone
+  /// Gives the rows of what is cut to the ranks.
+  void (*give)(std::int64_t begin, std::int64_t length, std::int64_t slot, RankRows& rows);
+};
+
+/// All but `dynamic`, whose packs have the layout zigzag.
+inline const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> all{{"zigzag", 2, false, false, give_twice},
+                                       {"contiguous", 1, true, false, give_once},
+                                       {"ulysses", 1, true, true, give_once},
+                                       {"zigzag_row", 2, true, true, give_twice},
+                                       {"contiguous_sequence", 1, false, false, give_once}};
+  return all;
+}
+
+inline const Layout& layout_of(const std::string& name) {
+  return *std::find_if(layouts().begin(), layouts().end(),
+                       [&](const Layout& layout) { return layout.name == name; });
+}
+
+/// Multiples of a layout: of every sequence, or of the end of the pack alone.
+struct Multiples {
+  std::int64_t of_sequence = 1;
+  std::int64_t of_pack = 1;
+};
+
+/// Returns the multiples for cp ranks and, with sequence parallelism, tp parts of each; "2 cp (if
+/// cp > 1), times tp".
+inline Multiples multiples(const std::string& name, int cp, int tp_parts) {
+  const Layout& layout = layout_of(name);
+  const std::int64_t multiple = (cp > 1 ? layout.chunks * cp : 1) * std::int64_t{tp_parts};
+  return {layout.pads_the_end ? 1 : multiple, multiple};
+}
+
+/// Returns the offsets of the padded sequences: each is padded to multiples of the grid and of the
+/// case, and the last one absorbs what the pack needs.
+inline Ints padded_offsets(const Ints& lengths, const Multiples& grid, std::int64_t pad_multiple,
+                           std::int64_t bin_multiple) {
+  Ints offsets{0};
+  for (std::int64_t length : lengths) {
+    while (length % grid.of_sequence != 0 || length % pad_multiple != 0) ++length;
+    offsets.push_back(offsets.back() + length);
+  }
+  std::int64_t& end = offsets.back();
+  while (end % bin_multiple != 0 || end % grid.of_pack != 0 || end % grid.of_sequence != 0 ||
+         end % pad_multiple != 0) {
+    ++end;
+  }
+  return offsets;
+}
+
 /// Returns the rows of every CP rank.
-inline RankRows rows_of_ranks(const std::string& layout, int cp, const Ints& offsets) {
+inline RankRows rows_of_ranks(const std::string& name, int cp, const Ints& offsets) {
+  const Layout& layout = layout_of(name);
   RankRows rows(static_cast<std::size_t>(cp), Ints(offsets.back() / cp, -1));
-  if (layout == "contiguous" || layout == "ulysses") give_once(0, offsets.back(), 0, rows);
-  if (layout == "zigzag_row") give_twice(0, offsets.back(), 0, rows);
+  if (layout.is_of_pack) {
+    layout.give(0, offsets.back(), 0, rows);
+    return rows;
+  }
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-    const std::int64_t begin = offsets[i];
-    const std::int64_t length = offsets[i + 1] - begin;
-    if (layout == "zigzag") give_twice(begin, length, begin / cp, rows);
-    if (layout == "contiguous_sequence") give_once(begin, length, begin / cp, rows);
+    layout.give(offsets[i], offsets[i + 1] - offsets[i], offsets[i] / cp, rows);
   }
   return rows;
 }

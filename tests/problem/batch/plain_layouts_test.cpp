@@ -20,9 +20,6 @@
 namespace lossgrid {
 namespace {
 
-const std::vector<std::string> kPlainLayouts{"zigzag", "contiguous", "ulysses", "zigzag_row",
-                                             "contiguous_sequence"};
-
 /// A pack and a grid to lay it out on.
 struct PackDraw {
   plain::Ints lengths;
@@ -54,9 +51,9 @@ PackDraw draw_pack(const std::string& layout, int cp, std::mt19937& random) {
 template <class With>
 void for_every_layout(int packs, const With& with) {
   std::mt19937 random(20);
-  for (const std::string& layout : kPlainLayouts) {
+  for (const plain::Layout& layout : plain::layouts()) {
     for (int cp = 1; cp <= 8; ++cp) {
-      for (int k = 0; k < packs; ++k) with(layout, draw_pack(layout, cp, random));
+      for (int k = 0; k < packs; ++k) with(layout.name, draw_pack(layout.name, cp, random));
     }
   }
 }
@@ -64,8 +61,8 @@ void for_every_layout(int packs, const With& with) {
 TEST(PlainLayouts, AreAllThatAreListed) {
   std::set<std::string> listed;
   for (const CpLayoutRules& rules : kCpLayouts) listed.insert(rules.name);
-  std::set<std::string> known(kPlainLayouts.begin(), kPlainLayouts.end());
-  known.insert("dynamic");
+  std::set<std::string> known{"dynamic"};
+  for (const plain::Layout& layout : plain::layouts()) known.insert(layout.name);
   EXPECT_EQ(listed, known);
 }
 
@@ -124,7 +121,8 @@ TEST(PlainLayouts, ZigzagIsThatOfFrameworks) {
 /// states with sequence parallelism those of its part of the rows.
 TEST(PlainLayouts, ShardsHoldTheNumbersOfTheirPlaces) {
   std::mt19937 random(22);
-  for (const std::string& layout : kPlainLayouts) {
+  for (const plain::Layout& of : plain::layouts()) {
+    const std::string& layout = of.name;
     for (const char* sp : {"", "sp"}) {
       const int tp = 2 + random() % 3;
       const int cp = 1 + random() % 4;

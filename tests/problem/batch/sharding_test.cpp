@@ -135,7 +135,7 @@ struct LayoutExample {
 };
 
 /// The worked example on paper: sequences of 5, 8, 1 and 3 tokens with ids 0.., 10.., 20 and 30...
-TEST(CpRows, WorkedExampleInEveryLayout) {
+TEST(CpRows, WorkedExampleInOtherLayouts) {
   const std::vector<LayoutExample> examples{
       {CpLayout::contiguous,
        2,
