@@ -22,7 +22,7 @@ namespace lossgrid {
 namespace {
 
 constexpr double kRoundoff = 0x1p-24;
-constexpr double kShare = 1.5;
+constexpr double kBoundsOff = 1.5;
 
 /// A row that is trained on, with the numbers of its bounds.
 struct BoundedRow {
@@ -91,8 +91,8 @@ class Beyond {
     offer_below(place, want, -bound);
   }
   void offer_below(T* place, double want, double bound) {
-    const T value(static_cast<Wide>(want - kShare * bound));
-    const double off = std::abs((want - static_cast<double>(value)) / bound - kShare);
+    const T value(static_cast<Wide>(want - kBoundsOff * bound));
+    const double off = std::abs((want - static_cast<double>(value)) / bound - kBoundsOff);
     if (!(off < best_)) return;
     best_ = off;
     place_ = place;
@@ -235,13 +235,13 @@ void loss(const LossProblem& problem, const Rows& rows, const Results& results) 
   const double bound =
       mean_bound(rows, &BoundedRow::logprob, &BoundedRow::logprob_bound, 1 / mean_weight(problem));
   // Not where a target has probability 0.
-  if (std::isfinite(bound)) results.outputs->result.loss += kShare * bound;
+  if (std::isfinite(bound)) results.outputs->result.loss += kBoundsOff * bound;
 }
 
 void entropy_avg(const LossProblem& /*problem*/, const Rows& rows, const Results& results) {
   if (results.outputs == nullptr) return;
   Metric& metric = results.outputs->result.metrics.at("entropy_avg");
-  metric.amount += kShare * metric.count *
+  metric.amount += kBoundsOff * metric.count *
                    mean_bound(rows, &BoundedRow::entropy, &BoundedRow::entropy_bound, metric.count);
 }
 

@@ -96,7 +96,7 @@ bool is_enumeration(const OptionDescription& option) {
   return !option.choices.empty() && option.choices.front().starts_with('"');
 }
 
-/// What the catalogue has of a mutant beside its name.
+/// Columns of the catalogue for a mutant that has more than a name.
 struct CatalogueEntry {
   const char* mutant;
   const char* id;

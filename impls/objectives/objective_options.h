@@ -34,6 +34,8 @@ struct NumberRule {
 };
 
 inline constexpr NumberRule kAbove0{"must be above 0", [](double x) { return x > 0; }};
+inline constexpr NumberRule kBelow0{"must be below 0", [](double x) { return x < 0; }};
+inline constexpr NumberRule kAbove1{"must be above 1", [](double x) { return x > 1; }};
 inline constexpr NumberRule kNotNegative{"must not be negative", [](double x) { return x >= 0; }};
 inline constexpr NumberRule kShare{"must be in [0, 1]", [](double x) { return x >= 0 && x <= 1; }};
 inline constexpr NumberRule kShareAbove0{"must be in (0, 1]",

@@ -16,6 +16,9 @@ GOOD = {
     "harness/runner/run.cpp": '#include "harness/runner/rank/pack.h"\n',
     "impls/objectives/nll/nll.cpp": '#include "harness/runner/run.h"\n',
     "impls/objectives/nll/nll_mutants.cpp": '#include "impls/mutants/mutant.h"\n',
+    "impls/objectives/nll/plain_nll.cpp": '#include "impls/objectives/plain/plain_case.h"\n',
+    "impls/objectives/plain/plain_case.h": '#include "harness/problem/batch/problem.h"\n',
+    "tests/impls/objectives/plain/plain_test.cpp": '#include "impls/objectives/plain/plain_case.h"\n',
     "impls/mutants/mutant.h": '#include "impls/objectives/nll/nll.h"\n',
     "impls/kernels/cpu/rows.cpp": "",
     "tests/impls/kernels/rows_test.cpp": "",  # one folder above its source
@@ -52,6 +55,14 @@ class CheckRooms(unittest.TestCase):
             lines = self.faults({**GOOD, path: text})
             self.assertEqual(len(lines), 1, lines)
             self.assertIn(f"{path}: {place} includes ", lines[0])
+
+    def test_judges_that_share_code_are_a_fault(self):
+        for path, name in (("impls/objectives/nll/plain_nll.cpp", "impls/objectives/nll/nll_terms.h"),
+                           ("impls/objectives/plain/plain_case.h", "harness/problem/batch/sharding.h"),
+                           ("impls/objectives/nll/nll.h", "impls/objectives/plain/plain_case.h")):
+            lines = self.faults({**GOOD, path: f'#include "{name}"\n'})
+            self.assertEqual(len(lines), 1, lines)
+            self.assertIn(f"includes {name}", lines[0])
 
     def test_a_large_folder_is_a_fault(self):
         files = {f"scripts/part_{k}": "" for k in range(41)}

@@ -173,7 +173,6 @@ void read_clamped(const OptionReader& reader, DistillOptions& options) {
         "zero_outside_topk = true");
   }
   divergence.topk = Divergence::Topk::clamped;
-  constexpr NumberRule kBelow0{"must be below 0", [](double x) { return x < 0; }};
   divergence.log_prob_min = reader
                                 .optional_number("log_prob_min_clamp", -10,
                                                  {"least logarithm of `forward_kl_topk`; null: no "

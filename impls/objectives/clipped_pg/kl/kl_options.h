@@ -5,11 +5,12 @@
 
 #include <optional>
 
+#include "impls/objectives/objective_options.h"
+
 namespace lossgrid {
 
 struct ClippedPgOptions;
 struct ObjectiveNeeds;
-class OptionReader;
 struct PolicyEdges;
 
 /// Estimators of KL(x || ref) from r = ref - x (J. Schulman, "Approximating KL Divergence", 2020).
@@ -43,6 +44,33 @@ struct KlOptions {
   /// Weight of the KL term in the loss.
   constexpr double kl_penalty() const { return use_kl_in_reward ? 0 : reference_policy_kl_penalty; }
 };
+
+inline void KlOptions::read(const OptionReader& reader) {
+  reader.read("reference_policy_kl_penalty", reference_policy_kl_penalty,
+              {"weight of the KL term", "verl `kl_loss_coef`", {}, {"0.1", "0.0"}});
+  reader.read("reference_policy_kl_type", reference_policy_kl_type, {"k1", "k2", "k3", "abs"},
+              {"estimator of the KL, or `abs`, the distance of the log-probabilities",
+               "verl `kl_loss_type`"});
+  reader.read("kl_gradient", kl_gradient,
+              {{"score", "NeMo-RL"},
+               {"value", "verl, TRL, SkyRL"},
+               {"straight-through", "verl k3+"},
+               {"importance", "OpenRLHF"},
+               {"ratio", "TRL use_bias_correction_kl"}},
+              {"gradient of the KL. `score`: the score gradient; `value`: of the estimator alone; "
+               "`straight-through`: of k2, whatever the value; `importance`: of k2 times "
+               "min(ratio, 10); `ratio`: of the estimator times the ratio",
+               "NeMo-RL; verl, SkyRL; verl `k3+`; OpenRLHF `unbiased_gradient`; TRL "
+               "`use_bias_correction_kl`"});
+  reader.read("kl_input_clamp_value", kl_input_clamp_value,
+              {"clamp of the log ratio in the KL; null: no clamp", "", kAbove0, {"0.4"}});
+  reader.read("kl_output_clamp_value", kl_output_clamp_value,
+              {"clamp of the KL; null: no clamp", "", kAbove0, {"0.05"}});
+  reader.read("use_kl_in_reward", use_kl_in_reward,
+              {"the KL is in the reward: no term in the loss"});
+  reader.read("use_on_policy_kl_approximation", use_on_policy_kl_approximation,
+              {"KL weighted by current over generation probability"});
+}
 
 /// Throws bad_input for a combination that is not allowed.
 void require_kl_fits(const ClippedPgOptions& options);

@@ -6,50 +6,9 @@
 #include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
-#include "impls/objectives/objective_options.h"
 #include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
-
-void PolicyLossOptions::read(const OptionReader& reader) {
-  reader.read("policy_loss", policy_loss,
-              {"ppo", "sapo", "geo_mean", "dro", "dppo_tv", "dppo_kl", "vespo", "clip_cov",
-               "kl_cov", "dppo_binary_tv", "dppo_binary_kl"},
-              {"another loss in the place of the clip: see [policy losses](#policy-losses)",
-               "verl `loss_mode`; TRL `loss_type`"});
-  reader.read("tau_pos", tau_pos,
-              {"tau of `sapo` for advantages above 0",
-               "verl `tau_pos`, TRL `sapo_temperature_pos`",
-               kAbove0,
-               {"0.5"}});
-  reader.read("tau_neg", tau_neg,
-              {"tau of `sapo` for other advantages",
-               "verl `tau_neg`, TRL `sapo_temperature_neg`",
-               kAbove0,
-               {"2.0"}});
-  reader.read(
-      "dro_beta", dro_beta,
-      {"weight of the penalty of `dro`, which needs it", "verl `dro_beta`", kAbove0, {"0.5"}});
-  reader.read("vespo_k_pos", vespo_k_pos,
-              {"k of `vespo` for advantages of at least 0", "TRL, Liger", kNotNegative, {"1.0"}});
-  reader.read(
-      "vespo_lambda_pos", vespo_lambda_pos,
-      {"lambda of `vespo` for advantages of at least 0", "TRL, Liger", kNotNegative, {"0.5"}});
-  reader.read("vespo_k_neg", vespo_k_neg,
-              {"k of `vespo` for other advantages", "TRL, Liger", kNotNegative, {"0.5"}});
-  reader.read("vespo_lambda_neg", vespo_lambda_neg,
-              {"lambda of `vespo` for other advantages", "TRL, Liger", kNotNegative, {"1.5"}});
-  reader.read("positive_example_nll_weight", positive_example_nll_weight,
-              {"adds the NLL of sequences with a reward above 0, over the whole global batch",
-               "VAPO",
-               kNotNegative,
-               {"0.1"}});
-  reader.read("entropy_coefficient", entropy_coefficient,
-              {"c: subtracts c H, the entropy of the policy in nats, aggregated as the policy term",
-               "verl `entropy_coeff`",
-               {},
-               {"0.05", "-0.2"}});
-}
 
 void require_policy_loss_fits(const ClippedPgOptions& o) {
   require_clipped_pg(

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "impls/objectives/clipped_pg/selection/selection_options.h"
 
-#include <cmath>
-
 #include "harness/core/error.h"
 #include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
-#include "impls/objectives/objective_options.h"
 
 namespace lossgrid {
 namespace {
@@ -15,50 +12,7 @@ void refuse_selection(bool is_broken, const char* rule) {
   if (is_broken) throw_bad_input("clipped_pg: {}", rule);
 }
 
-constexpr double kLargestSeed = 0x1p53;
-constexpr NumberRule kSeed{"must be a whole number in [0, 2^53]", [](double x) {
-                             return x >= 0 && x <= kLargestSeed && x == std::floor(x);
-                           }};
-
 }  // namespace
-
-void SelectionOptions::read(const OptionReader& reader) {
-  reader.read("clip_cov_ratio", clip_cov_ratio,
-              {"share of the tokens that `clip_cov` [selects](#selections-of-tokens)",
-               "verl",
-               kShareAbove0,
-               {"0.1", "0.5"}});
-  reader.read("clip_cov_lb", clip_cov_lb,
-              {"lower bound of the covariance of the candidates of `clip_cov`",
-               "verl",
-               {},
-               {"0.02", "-100.0"}});
-  reader.read(
-      "clip_cov_ub", clip_cov_ub,
-      {"upper bound of the covariance of the candidates of `clip_cov`", "verl", {}, {"0.8"}});
-  reader.read("clip_cov_seed", clip_cov_seed,
-              {"seed of the lots of `clip_cov`", "stands for torch's generator", kSeed, {"2.0"}});
-  reader.read("kl_cov_ratio", kl_cov_ratio,
-              {"share of the tokens that `kl_cov` [selects](#selections-of-tokens)",
-               "verl",
-               kShareAbove0,
-               {"0.2"}});
-  reader.read("ppo_kl_coef", ppo_kl_coef,
-              {"weight of the penalty of `kl_cov`", "verl", kNotNegative, {"0.5"}});
-  reader.read(
-      "top_entropy_quantile", top_entropy_quantile,
-      {"share of the tokens, those with the highest entropies, that keep their policy term: "
-       "see [selections](#selections-of-tokens)",
-       "TRL",
-       kShare,
-       {"0.3", "0.7"}});
-  reader.read("m2_threshold", m2_threshold,
-              {"M2PO: the tokens with the largest (prev - generation)² lose their policy term: see "
-               "[selections](#selections-of-tokens)",
-               "AReaL",
-               kAbove0,
-               {"0.02", "2e-07"}});
-}
 
 void require_selection_fits(const ClippedPgOptions& o) {
   refuse_selection(o.clip_cov_lb >= o.clip_cov_ub, "clip_cov_lb must be below clip_cov_ub");

@@ -7,7 +7,6 @@
 #include "harness/problem/batch/objective_inputs.h"
 #include "impls/objectives/clipped_pg/clipped_pg_options.h"
 #include "impls/objectives/clipped_pg/option_rules.h"
-#include "impls/objectives/objective_options.h"
 #include "impls/objectives/policy_draw.h"
 
 namespace lossgrid {
@@ -44,38 +43,6 @@ void require_truncation_fits(const ClippedPgOptions& o) {
 }
 
 }  // namespace
-
-void WeightOptions::read(const OptionReader& reader) {
-  reader.read("use_importance_sampling_correction", use_importance_sampling_correction,
-              {"loss weighted by previous over generation probability", "AReaL decoupled loss"});
-  const std::optional<std::size_t> truncation =
-      reader.optional_index("truncated_importance_sampling_type", {"tis", "icepop", "seq-mask-tis"},
-                            {"truncation of the importance weights: `tis` clamps them, `icepop` "
-                             "drops tokens, `seq-mask-tis` drops sequences"});
-  truncated_importance_sampling_type =
-      truncation ? static_cast<Truncation>(*truncation + 1) : Truncation::none;
-  reader.read(
-      "truncated_importance_sampling_ratio", truncated_importance_sampling_ratio,
-      {"upper bound of the importance weights", "verl `tis_imp_ratio_cap`", {}, {"1.2", "1.05"}});
-  reader.read("truncated_importance_sampling_ratio_min", truncated_importance_sampling_ratio_min,
-              {"lower bound of the importance weights", "", {}, {"0.8", "0.95", "1.05"}});
-  reader.read("rollout_is", rollout_is, {"token", "sequence", "geometric"},
-              {"importance weights of a `token`, of a `sequence` (the product of its tokens' "
-               "weights) or `geometric` (the n-th root of the product); null: of sequences under "
-               "sequence-level ratios, else of tokens",
-               "verl `rollout_is`; AReaL, mean of a sequence"});
-  reader.read(
-      "rollout_is_batch_normalize", rollout_is_batch_normalize,
-      {"divides the truncated importance weights by their mean over the valid tokens of the global "
-       "batch, or over its sequences with a valid token; a mean of 1e-8 or less divides nothing",
-       "verl; in its bypass mode by microbatch"});
-  reader.read(
-      "nonfinite_generation_logprobs", nonfinite_generation_logprobs,
-      {"refuse", "zero_weight", "drop"},
-      {"generation log-probabilities of -inf, inf or NaN: see [log-probabilities that are not "
-       "finite](#generation-log-probabilities-that-are-not-finite)",
-       "NeMo-RL; verl, SkyRL: -inf has the weight e^20; `drop`: torchtitan"});
-}
 
 void require_weights_fit(const ClippedPgOptions& o) {
   require_truncation_fits(o);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The truth of whole cases, from their text to the gradient by the given logits, against a second
-// judge that reads options, masks, temperatures and inputs for itself (plain_case.h). Every option
-// of every objective stands in a case in which it alone changes what the second judge finds: an
-// option that is ignored, read with another sign or taken for another one is noticed.
+// judge that reads options, masks, temperatures and inputs for itself (impls/objectives/plain).
+// Every option of every objective stands in a case in which it alone changes what the second judge
+// finds: an option that is ignored, read with another sign or taken for another one is noticed.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -21,8 +21,8 @@
 #include "harness/problem/batch/partition.h"
 #include "harness/runner/job/problem_cache.h"
 #include "harness/verify/truth/input_column.h"
-#include "plain_judge.h"
-#include "plain_options.h"
+#include "impls/objectives/plain/plain_judge.h"
+#include "impls/objectives/plain/plain_objective.h"
 
 namespace lossgrid {
 namespace {
@@ -51,7 +51,8 @@ std::string plain_text(const plain::OptionCase& one, std::uint64_t seed) {
   const bool has_batch = one.keys.starts_with("lens=");
   std::string text =
       fmt::format("objective={} {} seed={} {}", one.objective,
-                  has_batch ? "mask=ragged" : plain::batch_keys(one.objective), seed, one.keys);
+                  has_batch ? "mask=ragged" : plain::plain_objectives().at(one.objective).batch,
+                  seed, one.keys);
   for (const PlainOption& option : plain_options_of(one.options)) {
     text += fmt::format(" objective.{}={}", option.name, option.value);
   }
@@ -128,8 +129,8 @@ std::vector<double> true_row_gradient(const PlainCase& made, std::int64_t t) {
 
 /// Compares a truth with the second judge; returns the differences, "" if there are none.
 std::string plain_differences(const PlainCase& made) {
-  const plain::Case of(made.problem());
-  const plain::Judged want = plain::judge(of, made.packs);
+  const plain::Case of(made.problem(), made.packs);
+  const plain::Judged want = plain::judge(of);
   std::string text;
   const auto compare = [&](const std::string& what, double got, double expected, double allowed) {
     if (std::abs(got - expected) <= allowed * (1 + std::abs(expected))) return;
@@ -197,7 +198,7 @@ TEST(PlainObjectives, DefaultsAreThoseOfTheSecondJudge) {
   for (const plain::OptionCase& one : plain::option_cases()) {
     const std::vector<PlainOption> options = plain_options_of(one.options);
     for (std::size_t left_out = 0; options.size() > 1 && left_out < options.size(); ++left_out) {
-      plain::OptionCase fewer{one.objective, "", one.keys};
+      plain::OptionCase fewer{"", one.keys, one.objective};
       for (std::size_t k = 0; k < options.size(); ++k) {
         if (k != left_out) fewer.options += options[k].name + '=' + options[k].value + ' ';
       }
@@ -214,7 +215,7 @@ TEST(PlainObjectives, DefaultsAreThoseOfTheSecondJudge) {
 /// second count where both have one.
 TEST(PlainObjectives, TruthsOfCasesTogetherAreThoseOfTheSecondJudge) {
   std::mt19937 random(50);
-  const std::vector<plain::OptionCase>& all = plain::option_cases();
+  const std::vector<plain::OptionCase> all = plain::option_cases();
   std::map<std::string, int> judged;
   for (int draw = 0; draw < 1200; ++draw) {
     const plain::OptionCase& a = all[random() % all.size()];
@@ -227,7 +228,7 @@ TEST(PlainObjectives, TruthsOfCasesTogetherAreThoseOfTheSecondJudge) {
         options.emplace(option.name, option.value);
       }
     }
-    plain::OptionCase both{a.objective, "", a.keys.empty() ? b.keys : a.keys};
+    plain::OptionCase both{"", a.keys.empty() ? b.keys : a.keys, a.objective};
     for (const auto& [name, value] : options) both.options += name + '=' + value + ' ';
     if (both.keys.empty() && has_vocabulary(a.objective)) both.keys = kRowKeys[random() % 5];
     const std::string text = plain_text(both, random() % 1000);
@@ -244,14 +245,14 @@ TEST(PlainObjectives, EveryOptionOfACaseDecides) {
     std::map<std::string, bool> decides;
     for (const std::uint64_t seed : kPlainSeeds) {
       const PlainCase made(plain_text(one, seed));
-      const plain::Judged given = plain::judge(plain::Case(made.problem()), made.packs);
+      const plain::Judged given = plain::judge(plain::Case(made.problem(), made.packs));
       for (const PlainOption& option : plain_options_of(one.options)) {
         if (decides[option.name]) continue;
         Problem changed = made.problem();
         changed.spec.objective.options.erase(option.name);
         if (!option.other.empty()) changed.spec.objective.options[option.name] = option.other;
         decides[option.name] =
-            !same_judgement(given, plain::judge(plain::Case(changed), made.packs));
+            !same_judgement(given, plain::judge(plain::Case(changed, made.packs)));
       }
     }
     for (const auto& [name, is_decisive] : decides) {
@@ -269,6 +270,7 @@ TEST(PlainObjectives, EveryOptionOfEveryObjectiveStandsInACase) {
     }
   }
   for (const ObjectiveEntry* entry : objectives()) {
+    EXPECT_TRUE(plain::plain_objectives().contains(entry->kind)) << entry->kind;
     for (const OptionDescription& option : entry->document()) {
       EXPECT_TRUE(named[entry->kind].contains(option.name)) << entry->kind << " " << option.name;
     }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The divergence of a row's distribution from a teacher's, plainly from docs/objectives.md
-// ("distill", "Inputs from a teacher") and from TRL, NeMo-RL and verl.
-#pragma once
-
+// `distill`, plainly from docs/objectives.md ("distill", "Inputs from a teacher") and from TRL,
+// NeMo-RL and verl.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "plain_case.h"
+#include "impls/objectives/plain/plain_case.h"
+#include "impls/objectives/plain/plain_numbers.h"
+#include "impls/objectives/plain/plain_objective.h"
 
 namespace lossgrid::plain {
+namespace {
 
 /// Returns sum a (ln a - ln b).
-inline double kl_of(const std::vector<double>& log_a, const std::vector<double>& log_b) {
+double kl_of(const std::vector<double>& log_a, const std::vector<double>& log_b) {
   double sum = 0;
   for (std::size_t v = 0; v < log_a.size(); ++v) {
     if (log_a[v] > -kInf) sum += std::exp(log_a[v]) * (log_a[v] - log_b[v]);
@@ -23,8 +25,8 @@ inline double kl_of(const std::vector<double>& log_a, const std::vector<double>&
 
 /// Returns the divergence of the student's logarithms of probabilities from the teacher's, over the
 /// same ids.
-inline double divergence_of(const Options& options, const std::vector<double>& log_p,
-                            const std::vector<double>& log_q) {
+double divergence_of(const Options& options, const std::vector<double>& log_p,
+                     const std::vector<double>& log_q) {
   const std::string type = options.name("kl_type", "forward");
   if (type == "forward") return kl_of(log_q, log_p);
   if (type == "reverse") return kl_of(log_p, log_q);
@@ -42,8 +44,7 @@ inline double divergence_of(const Options& options, const std::vector<double>& l
 
 /// Returns the logarithms of the probabilities of the chosen ids and of all others together, at
 /// least 1e-7.
-inline std::vector<double> with_tail(const std::vector<double>& logs,
-                                     const std::vector<bool>& chosen) {
+std::vector<double> with_tail(const std::vector<double>& logs, const std::vector<bool>& chosen) {
   std::vector<double> out;
   double inside = 0;
   for (std::size_t v = 0; v < logs.size(); ++v) {
@@ -56,8 +57,8 @@ inline std::vector<double> with_tail(const std::vector<double>& logs,
 }
 
 /// Returns the divergence of a row. `z`: the student's logits; `teacher`: the teacher's, as given.
-inline double row_divergence(const Case& of, const Token& token, const std::vector<double>& z,
-                             const std::vector<double>& teacher) {
+double row_divergence(const Case& of, const Token& token, const std::vector<double>& z,
+                      const std::vector<double>& teacher) {
   const Options& options = of.options;
   std::vector<bool> sent;  // by the teacher
   for (const double logit : teacher) sent.push_back(logit > -kInf);
@@ -105,4 +106,30 @@ inline double row_divergence(const Case& of, const Token& token, const std::vect
   return divergence_of(options, p_of_ids, q_of_ids);
 }
 
+LossAndMetrics distill_loss(const Case& of, const Rows& live, const Rows& /*held*/) {
+  return {*token_mean(of, [&](std::size_t k) { return live[k].divergence; })};
+}
+
+std::vector<OptionCase> distill_cases() {
+  return {
+      {"kl_type=forward|reverse", "sequence_temperatures=true temperature=0.8"},
+      {"kl_type=reverse", "teacher_topk=3 logit_softcap=3 logit_scale=2"},
+      {"kl_type=mixed mixed_kl_weight=0.3", "temperature=1.3 logit_scale=0.6"},
+      {"kl_type=jsd jsd_beta=0.2", "sequence_temperatures=true"},
+      {"kl_type=jsd jsd_beta=0.8", "teacher_topk=4"},
+      {"zero_outside_topk=true", "teacher_topk=4"},
+      {"zero_outside_topk=true kl_type=reverse", "teacher_topk=4 temperature=0.8"},
+      {"zero_outside_topk=true kl_type=mixed mixed_kl_weight=0.7", "teacher_topk=2"},
+      {"loss_mode=forward_kl_topk log_prob_min_clamp=-1.5 loss_max_clamp=0.2", "teacher_topk=3"},
+      {"loss_mode=forward_kl_topk log_prob_min_clamp=null|-1 loss_max_clamp=null|0.3",
+       "teacher_topk=4 temperature=0.6"},
+      {"distillation_add_tail=true kl_type=reverse", "teacher_topk=3"},
+      {"distillation_add_tail=true kl_type=jsd jsd_beta=0.3", "teacher_topk=2"}};
+}
+
+const RegisteredPlainObjective plain_distill{
+    {"distill", "lens=6+4+7+1+0+5 sample_mask=110111 vocab=6 mask=ragged", distill_loss,
+     distill_cases(), row_divergence}};
+
+}  // namespace
 }  // namespace lossgrid::plain

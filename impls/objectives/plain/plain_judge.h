@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "plain_case.h"
-#include "plain_clipped_pg.h"
-#include "plain_divergence.h"
-#include "plain_losses.h"
-#include "plain_pairs.h"
-#include "plain_statistics.h"
+#include "impls/objectives/plain/plain_case.h"
+#include "impls/objectives/plain/plain_numbers.h"
+#include "impls/objectives/plain/plain_objective.h"
+#include "impls/objectives/plain/plain_statistics.h"
 
 namespace lossgrid::plain {
 
@@ -22,12 +20,6 @@ struct Judged {
   Numbers metrics;
   // [valid tokens][V], by the logits of their rows; NaN at a switch.
   std::vector<std::vector<double>> gradient;
-};
-
-/// Packs that the loss of `token-mean-legacy` is about.
-struct Packs {
-  std::vector<std::int64_t> of_sequence;
-  std::int64_t count = 0;
 };
 
 /// The logits of the valid tokens' rows, as given.
@@ -49,6 +41,10 @@ struct GivenRows {
   std::vector<std::vector<double>> teacher;
   std::vector<std::vector<bool>> kept;
 };
+
+inline const PlainObjective& objective_of(const Case& of) {
+  return plain_objectives().at(of.problem.spec.objective.kind);
+}
 
 /// Returns the numbers of a row with the logits `given`.
 inline Row row_of(const Case& of, const GivenRows& rows, std::size_t k,
@@ -78,42 +74,22 @@ inline Row row_of(const Case& of, const GivenRows& rows, std::size_t k,
   row.mean_logit = sum_of(finite) / static_cast<double>(finite.size());
   const double of_label = z[static_cast<std::size_t>(token.id)];
   row.top1 = of_label == largest && of_label > largest_of_lower ? 1 : 0;
-  if (!rows.teacher[k].empty()) row.divergence = row_divergence(of, token, z, rows.teacher[k]);
+  const auto divergence = objective_of(of).divergence;
+  if (divergence != nullptr) row.divergence = divergence(of, token, z, rows.teacher[k]);
   return row;
 }
 
-inline double loss_of(const Case& of, const Packs& packs, const Rows& live, const Rows& held,
-                      Numbers* metrics) {
-  const std::string& kind = of.problem.spec.objective.kind;
-  const auto with = [&](const auto& result) {
-    if (metrics != nullptr) metrics->insert(result.metrics.begin(), result.metrics.end());
-    return result.loss;
-  };
-  if (kind == "nll") return nll_loss(of, live, held);
-  if (kind == "distill") {
-    return *token_mean(of, [&](std::size_t k) { return live[k].divergence; });
-  }
-  if (kind == "on_policy_distill") return on_policy_distill_loss(of, live, held);
-  if (kind == "value") {
-    if (metrics != nullptr) *metrics = value_metrics(of, live);
-    return value_loss(of, live);
-  }
-  if (kind == "dpo") return with(dpo_loss(of, live, held));
-  if (kind == "cpo") return with(cpo_loss(of, live));
-  if (kind == "orpo") return with(orpo_loss(of, live));
-  if (kind == "kto") return with(kto_loss(of, live, held));
-  if (kind == "bradley_terry") return with(bradley_terry_loss(of, live));
-  return with(clipped_pg_loss(of, packs.of_sequence, packs.count, live, held));
-}
-
-inline Judged judge(const Case& of, const Packs& packs) {
+inline Judged judge(const Case& of) {
+  const PlainObjective& objective = objective_of(of);
   const GivenRows given(of);
   Rows held;
   for (std::size_t k = 0; k < of.tokens.size(); ++k) {
     held.push_back(row_of(of, given, k, given.student[k]));
   }
   Judged out;
-  out.loss = loss_of(of, packs, held, held, &out.metrics);
+  const LossAndMetrics judged = objective.judge(of, held, held);
+  out.loss = judged.loss;
+  out.metrics = judged.metrics;
   out.metrics["loss"] = out.loss;
   if (of.problem.spec.statistics && of.problem.spec.head == Head::lm) {
     add_statistics(of, held, out.metrics);
@@ -128,7 +104,7 @@ inline Judged judge(const Case& of, const Packs& packs) {
         logits[v] += step;
         Rows live = held;
         live[k] = row_of(of, given, k, logits);
-        return loss_of(of, packs, live, held, nullptr);
+        return objective.judge(of, live, held).loss;
       };
       const double above = (at(kStep) - out.loss) / kStep;
       const double below = (out.loss - at(-kStep)) / kStep;

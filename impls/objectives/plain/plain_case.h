@@ -16,14 +16,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/problem/batch/problem.h"
 
 namespace lossgrid::plain {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kMostFloat = std::numeric_limits<float>::max();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kMostFloat = std::numeric_limits<float>::max();
 
 /// Texts of options, with the defaults of docs/objectives.md where they are read.
 class Options {
@@ -93,9 +94,18 @@ struct Token {
   bool lacks() const { return !std::isfinite(generation); }
 };
 
+/// Packs that the loss of `token-mean-legacy` is about.
+struct Packs {
+  std::vector<std::int64_t> of_sequence;
+  std::int64_t count = 0;
+};
+
 struct Case {
-  explicit Case(const Problem& of)
-      : problem(of), options(of.spec.objective.options), sequences(of.sequences()) {
+  explicit Case(const Problem& of, Packs of_case = {})
+      : problem(of),
+        options(of.spec.objective.options),
+        packs(std::move(of_case)),
+        sequences(of.sequences()) {
     const bool about_own =
         of.spec.head == Head::score;  // rows of scores are about their own tokens
     std::int64_t first = 0;
@@ -149,6 +159,7 @@ struct Case {
 
   const Problem& problem;
   Options options;
+  Packs packs;
   std::int64_t sequences;
   std::vector<Token> tokens;    // the valid ones, in the order of the batch
   std::vector<double> trained;  // [S] valid tokens of each sequence

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plain_losses.h"
+#include "impls/objectives/plain/plain_numbers.h"
 
 namespace lossgrid::plain {
 

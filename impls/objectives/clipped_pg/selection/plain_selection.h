@@ -12,7 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "plain_policy.h"
+#include "impls/objectives/clipped_pg/plain_sequences.h"
+#include "impls/objectives/plain/plain_case.h"
+#include "impls/objectives/plain/plain_numbers.h"
+#include "impls/objectives/plain/plain_objective.h"
 
 namespace lossgrid::plain {
 
@@ -110,6 +113,15 @@ inline std::vector<bool> selected_tokens(const Case& of, const ByToken& p, const
     }
   }
   return dropped;
+}
+
+inline std::vector<OptionCase> selection_cases() {
+  return {
+      {"policy_loss=clip_cov clip_cov_ratio=0.2 clip_cov_lb=-0.6 clip_cov_ub=1.5 clip_cov_seed=3",
+       "lens=4+3+5+4+3+5+4+6+3+4 sample_mask=1110111111 vocab=3"},
+      {"policy_loss=kl_cov kl_cov_ratio=0.3 ppo_kl_coef=0.6"},
+      {"top_entropy_quantile=0.4"},
+      {"m2_threshold=0.01"}};
 }
 
 }  // namespace lossgrid::plain
