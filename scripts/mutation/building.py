@@ -142,11 +142,13 @@ class BuiltTree(Build):
         and `header` before them."""
         entry = self.commands[unit]
         with open(entry["file"], encoding="utf-8") as file:
-            text = file.read()
+            text = original = file.read()
         for path in _files_below(overlay):
             text = text.replace(f'"{os.path.join(self.source, path)}"', f'"{os.path.join(overlay, path)}"')
         own = os.path.join(overlay, os.path.relpath(entry["file"], self.source))
-        if not os.path.exists(own):
+        if not os.path.exists(own) and text == original:  # headers alone change; it may include others beside it
+            own = entry["file"]
+        elif not os.path.exists(own):
             own = made + ".cpp"
             os.makedirs(os.path.dirname(made), exist_ok=True)
             with open(own, "w", encoding="utf-8") as file:
