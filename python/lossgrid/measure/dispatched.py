@@ -4,7 +4,6 @@ their groups there."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import lru_cache
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
@@ -130,11 +129,17 @@ def _call_of_functional(name: str, proceed: Proceed, args: Sequence[Any],
 _COLLECTIVES: Dict[str, Mapping[str, Any]] = {"c10d": _PLACES, "_c10d_functional": _FUNCTIONAL}
 
 
-@lru_cache(maxsize=None)
-def _collective(function: Any) -> Tuple[str, str]:
-    """Returns namespace and name of an operator that is a collective, else empty texts."""
+# Operators that were seen, by id: their hash is made in Python. They are held, so that an id stays.
+_seen: Dict[int, Tuple[str, str, Any]] = {}
+
+
+def _collective(function: Any) -> Tuple[str, str, Any]:
+    """Returns namespace and name of an operator that is a collective, else empty texts; and the
+    operator."""
     space, name = function._schema.name.split("::")
-    return (space, name) if name in _COLLECTIVES.get(space, {}) else ("", "")
+    if name not in _COLLECTIVES.get(space, {}):
+        space = name = ""
+    return _seen.setdefault(id(function), (space, name, function))
 
 
 class DispatchedCalls(LightMode):
@@ -167,7 +172,7 @@ class DispatchedCalls(LightMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Tuple[Any, ...] = (),
                            kwargs: Optional[Dict[str, Any]] = None) -> Any:
         kwargs = kwargs or {}
-        space, name = _collective(function)
+        space, name, _ = _seen.get(id(function)) or _collective(function)
         if not space:
             return self._proceed(function, args, kwargs)
 

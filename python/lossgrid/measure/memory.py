@@ -2,20 +2,22 @@
 """Bytes of the tensors that operators return on a processor, followed by their storages."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from lossgrid.measure.light_mode import LightMode
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_expired = torch.UntypedStorage._expired  # type: ignore[attr-defined]
+_free_weak = torch.UntypedStorage._free_weak_ref  # type: ignore[attr-defined]
 
 
-def _storage(tensor: torch.Tensor) -> Any:
-    if hasattr(tensor, "untyped_storage"):
-        return tensor.untyped_storage()
+def _old_storage(tensor: torch.Tensor) -> Any:
     return tensor._storage()  # type: ignore[attr-defined]  # torch 1.13
+
+
+_storage = getattr(torch.Tensor, "untyped_storage", _old_storage)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -33,13 +35,23 @@ class LiveStorages:
     """Storages that user code has made in a trial and still holds, directly or through a graph.
 
     A storage that existed before counts nothing. Scratch memory inside of one operator is not seen.
+
+    Storages are known by their addresses. A weak reference to each keeps its address from others,
+    as a number: this runs for each tensor of each operator, and objects would take most of its time.
     """
 
     def __init__(self) -> None:
-        self._held: Dict[int, Tuple[StorageWeakRef, Optional[int]]] = {}  # None: not of user code
+        self._known: Dict[int, int] = {}  # address: weak reference, of storages not of user code
+        self._made: Dict[int, Tuple[int, int]] = {}  # address: weak reference, bytes
         self._live = 0
         self._base = 0
         self._peak = 0
+
+    def __del__(self, free: Any = _free_weak) -> None:  # no global: these may be gone at the exit
+        for weak in self._known.values():
+            free(weak)
+        for weak, _ in self._made.values():
+            free(weak)
 
     def begin_phase(self) -> None:
         self._drop_freed()
@@ -51,45 +63,55 @@ class LiveStorages:
         begin."""
         return self._peak - self._base
 
-    def known(self, value: Any) -> None:
-        """Marks unknown storages of ``value`` as not made by user code."""
-        for tensor in _tensors(value):
-            storage = _storage(tensor)
-            if storage._cdata not in self._held:
-                self._held[storage._cdata] = (StorageWeakRef(storage), None)
+    def _know(self, tensor: torch.Tensor) -> None:
+        """Marks an unknown storage as not made by user code."""
+        storage = _storage(tensor)
+        address = storage._cdata
+        if address not in self._known and address not in self._made:
+            self._known[address] = storage._weak_ref()
 
-    def made(self, value: Any) -> None:
-        """Counts unknown storages of ``value`` as made by user code."""
-        is_first = True
-        for tensor in _tensors(value):
-            storage = _storage(tensor)
-            key, size = storage._cdata, storage.nbytes()
-            before = self._held.get(key)
-            if before is not None and before[1] in (None, size):
-                continue
-            if is_first:  # what was freed before matters only where the sum changes
-                self._drop_freed()
-                is_first = False
-            if before is None:
-                self._held[key] = (StorageWeakRef(storage), size)
-                self._live += size
-            else:  # resized
-                self._held[key] = (before[0], size)
-                self._live += size - (before[1] or 0)
-        self._peak = max(self._peak, self._live)
+    def _count(self, tensor: torch.Tensor) -> None:
+        """Counts an unknown storage as made by user code."""
+        storage = _storage(tensor)
+        address = storage._cdata
+        if address in self._known:
+            return
+        size = storage.nbytes()
+        before = self._made.get(address)
+        if before is None:
+            self._drop_freed()  # what was freed before matters only where the sum changes
+            self._made[address] = (storage._weak_ref(), size)
+            self._live += size
+        elif before[1] != size:  # resized
+            self._drop_freed()
+            self._made[address] = (before[0], size)
+            self._live += size - before[1]
 
     def _drop_freed(self) -> None:
-        for key in [key for key, (weak, _) in self._held.items() if weak.expired()]:
-            self._live -= self._held.pop(key)[1] or 0
-
+        made = self._made
+        for address in [key for key, (weak, _) in made.items() if _expired(weak)]:
+            weak, size = made.pop(address)
+            _free_weak(weak)
+            self._live -= size
 
     def follow(self, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """Calls an operator, and counts what it makes."""
-        self.known(args)
+        for one in args:
+            if type(one) in _PLAIN:
+                self._know(one)
+            elif isinstance(one, (tuple, list)):
+                for tensor in _tensors(one):
+                    self._know(tensor)
         if kwargs:
-            self.known(kwargs)
+            for tensor in _tensors(kwargs):
+                self._know(tensor)
         result = function(*args, **kwargs)
-        self.made(result)
+        if type(result) in _PLAIN:
+            self._count(result)
+        else:
+            for tensor in _tensors(result):
+                self._count(tensor)
+        self._peak = max(self._peak, self._live)
         return result
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, Optional, TypeVar, Union
+from contextlib import ExitStack
+from typing import Any, Callable, Dict, Optional, TypeVar, Union
 
 import torch
 
 from lossgrid.measure.collectives import Collectives
 from lossgrid.measure.dispatched import DispatchedCalls
+from lossgrid.measure.light_mode import without_modes
 from lossgrid.measure.memory import LiveStorages, MemoryMode
 
 _T = TypeVar("_T")
@@ -40,8 +41,10 @@ class Phase:
 
     def run(self, call: Callable[[], _T]) -> _T:
         """Calls ``call`` and returns its result."""
+        cuda = self._device.type == "cuda"
+        if self._storages is None and self._collectives is None and not cuda:
+            return self._on_processor(call)
         with ExitStack() as stack:
-            cuda = self._device.type == "cuda"
             if self._storages is not None and not cuda:
                 self._storages.begin_phase()
                 both = self._collectives and self._collectives.watch_with(self._storages)
@@ -76,23 +79,25 @@ class Phase:
             self._peak = torch.cuda.max_memory_allocated(self._device) - held
         return result
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        begin = time.perf_counter_ns()
-        self._set_paused(self._paused + 1)
-        try:
-            yield
-        finally:
-            self._set_paused(self._paused - 1)
-            if self._paused == 0:
-                self._excluded_ns += time.perf_counter_ns() - begin
+    def pause(self) -> "_Pause":
+        return _Pause(self)
 
-    def _set_paused(self, depth: int) -> None:
-        self._paused = depth
+    def _begin_pause(self) -> None:
+        self._paused += 1
+        self._tell_observers()
+
+    def _end_pause(self, since_ns: int) -> None:
+        self._paused -= 1
+        self._tell_observers()
+        if self._paused == 0:
+            self._excluded_ns += time.perf_counter_ns() - since_ns
+
+    def _tell_observers(self) -> None:
+        is_paused = self._paused > 0
         if self._memory_mode is not None:
-            self._memory_mode.paused = depth > 0
+            self._memory_mode.paused = is_paused
         if self._collectives is not None:
-            self._collectives.paused = depth > 0
+            self._collectives.paused = is_paused
 
     def message(self) -> Dict[str, Any]:
         """Returns MEASURED of the protocol; null for values that were not requested."""
@@ -101,3 +106,21 @@ class Phase:
         if self._collectives is not None:
             measured.update(self._collectives.message())
         return measured
+
+
+class _Pause:
+    """The context of a pause. Views of small batches enter it so often that a generator would cost
+    as much as they do."""
+
+    def __init__(self, phase: Phase) -> None:
+        self._phase = phase
+
+    def __enter__(self) -> None:
+        self._begin_ns = time.perf_counter_ns()
+        self._phase._begin_pause()
+        self._unseen = without_modes()
+        self._unseen.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._unseen.__exit__(*raised)
+        self._phase._end_pause(self._begin_ns)
