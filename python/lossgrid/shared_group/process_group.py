@@ -108,12 +108,19 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
     # One call.
 
     def _call(self, encoded: bytes, payload: Sequence[Tensor], results: Sequence[Tensor],
-              write: Optional[Write]) -> SharedWork:
+              write: Optional[Write], opts: Any = None) -> SharedWork:
+        if self._is_awaited(opts):
+            self._rendezvous.post_and_complete(encoded, payload, results, write)
+            return DoneWork(results)
         call = self._rendezvous.post(encoded, payload, results, write)
         work = SharedWork(self._rendezvous, call, results)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
+
+    def _is_awaited(self, opts: Any) -> bool:
+        """True if ``opts`` are of a call whose handle is waited for before it is returned."""
+        return not getattr(opts, "asyncOp", True) and self._coalesced is None
 
     def _views(self, offsets: List[int], like: Tensor, skipped: int = 0) -> List[Tensor]:
         """Returns each member's tensor of the form of ``like``, ``skipped`` bytes into its
@@ -150,8 +157,10 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                 skipped += nbytes(tensor)
 
         # Alone, the payload is the result.
+        if self._size == 1 and self._is_awaited(opts):
+            return DoneWork(tensors)
         return self._call(_signature(op, tensors, reduce), tensors, tensors,
-                          write if self._size > 1 else None)
+                          write if self._size > 1 else None, opts)
 
     def reduce(self, tensors: Any, opts: Any) -> SharedWork:
         (tensor,) = listed(tensors)
@@ -162,7 +171,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
             reduce_into(tensor, self._views(offsets, tensor), reduce)
 
         return self._call(_signature("reduce", [tensor], reduce, self._world_rank(root)), [tensor],
-                          [tensor], write if root == self._rank else None)
+                          [tensor], write if root == self._rank else None, opts)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> SharedWork:
         opts = opts or dist.ReduceScatterOptions()
@@ -201,18 +210,18 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                 skipped += sum(sizes)
 
         return self._call(signature(op, payload[0].dtype, tuple(counts), reduce), payload, outputs,
-                          write)
+                          write, opts)
 
     # Gathers.
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> SharedWork:
         (given,) = listed(inputs)
         (wanted,) = outputs
-        return self._all_gather([wanted], [given])
+        return self._all_gather([wanted], [given], opts)
 
     def allgather_coalesced(self, outputs: Any, inputs: Sequence[Tensor],
                             opts: Any = None) -> SharedWork:
-        return self._all_gather([list(of_ranks) for of_ranks in zip(*outputs)], inputs)
+        return self._all_gather([list(of_ranks) for of_ranks in zip(*outputs)], inputs, opts)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SharedWork:
         return self.all_gather_single_coalesced([output], [given], opts)
@@ -223,12 +232,12 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                                     opts: Any = None) -> SharedWork:
         parts = [written_parts_of(output, one, self._size, "the output of all_gather")
                  for output, one in zip(outputs, inputs)]
-        return self._all_gather(parts, inputs)
+        return self._all_gather(parts, inputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def _all_gather(self, outputs: Sequence[Sequence[Tensor]],
-                    inputs: Sequence[Tensor]) -> SharedWork:
+    def _all_gather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor],
+                    opts: Any) -> SharedWork:
         for wanted, given in zip(outputs, inputs):
             if len(wanted) != self._size:
                 raise RuntimeError(f"all_gather of {self._size} ranks into {len(wanted)} tensors")
@@ -243,7 +252,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
                 skipped += nbytes(given)
 
         return self._call(_signature("all_gather", inputs), inputs,
-                          [one for wanted in outputs for one in wanted], write)
+                          [one for wanted in outputs for one in wanted], write, opts)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> SharedWork:
         (given,), root = listed(inputs), opts.rootRank
@@ -281,7 +290,7 @@ class SharedGroup(dist.ProcessGroup):  # type: ignore[misc]
             tensor.copy_(self._view(offsets, root, tensor))
 
         return self._call(_signature("broadcast", [tensor], root=self._world_rank(root)),
-                          [tensor] if is_root else [], [tensor], None if is_root else write)
+                          [tensor] if is_root else [], [tensor], None if is_root else write, opts)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> SharedWork:
         (output,), root = listed(outputs), opts.rootRank

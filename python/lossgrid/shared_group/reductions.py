@@ -50,6 +50,9 @@ _OF_BOOLS = {"sum": torch.logical_or, "product": torch.logical_and}
 _OF_FLOATS = {"max": _larger, "min": _smaller}
 
 
+_EXTREMES = {"max": torch.max, "min": torch.min}  # over a dimension: the first of equals, and NaN
+
+
 def _pair(reduce: str, dtype: torch.dtype) -> Callable[..., Tensor]:
     if dtype.is_floating_point:
         if reduce in ("band", "bor", "bxor"):
@@ -77,6 +80,10 @@ def reduce_in_order(values: Sequence[Tensor], reduce: str, out: Tensor) -> None:
     signed = _SIGNED.get(out.dtype)
     if signed is not None:  # sums and bits are those of signed numbers
         values, out = [value.view(signed) for value in values], out.view(signed)
+    if len(values) > 2 and reduce in _EXTREMES and out.dtype.is_floating_point:
+        places = torch.empty(out.shape, dtype=torch.int64, device="cpu")
+        _EXTREMES[reduce](torch.stack(list(values)), 0, out=(out, places))
+        return
     pair = _pair(reduce, out.dtype)
     pair(values[0], values[1], out=out)
     for value in values[2:]:

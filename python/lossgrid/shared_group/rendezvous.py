@@ -46,7 +46,7 @@ def bytes_for(count: int, dtype: torch.dtype) -> int:
 
 
 def nbytes(tensor: torch.Tensor) -> int:
-    return bytes_for(tensor.numel(), tensor.dtype)
+    return aligned(tensor.numel() * tensor.element_size())
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -86,20 +86,54 @@ class Rendezvous:
              results: Sequence[torch.Tensor], read: Optional[Read]) -> Call:
         """Posts a call; ``read`` writes ``results`` when all members have posted it."""
         with self.posting:
-            number = self.posted + 1
-            if self._used or number > CALLS:
-                self._release(number)
-            with unseen():
-                offset = self._put(number, payload) if payload else 0
-            self._own.write(self._members.layout.call(number), offset, 0, signature)
-            call = Call(number, signature, payload, results, read)
+            call = Call(self._post(signature, payload), signature, payload, results, read)
             self._pending.append(call)
-            self.posted = number
             if self._members.size == 1:
-                self._own.values[POSTED] = number  # nobody sleeps on it
+                self._own.values[POSTED] = call.number  # nobody sleeps on it
             else:
                 self._own.words.add_one(POSTED)
             return call
+
+    def post_and_complete(self, signature: bytes, payload: Sequence[torch.Tensor],
+                          results: Sequence[torch.Tensor], read: Optional[Read]) -> None:
+        """Makes a call that is waited for at once: as ``complete`` of what ``post`` returns."""
+        with self._completing:  # so that no thread completes a later call before this one
+            number = self._post_next(signature, payload)
+            if number is not None:
+                return self._read_now(number, signature, read)
+        self.complete(self.post(signature, payload, results, read))
+
+    def _post_next(self, signature: bytes, payload: Sequence[torch.Tensor]) -> Optional[int]:
+        """Posts a call and returns its number, unless others are pending."""
+        with self.posting:
+            if self._pending:
+                return None
+            number = self._post(signature, payload)
+            self._own.words.add_one(POSTED)
+            return number
+
+    def _read_now(self, number: int, signature: bytes, read: Optional[Read]) -> None:
+        members = self._members
+        members.wait_for_call(number, signature)
+        try:
+            self._compare(number, signature)
+            if read is not None:
+                record = members.layout.call(number)
+                with unseen():
+                    read([segment.payload(record) for segment in members.segments])
+        finally:
+            self._own.values[FINISHED] = number
+
+    def _post(self, signature: bytes, payload: Sequence[torch.Tensor]) -> int:
+        """Writes a call that is not counted yet, and returns its number."""
+        number = self.posted + 1
+        if self._used or number > CALLS:
+            self._release(number)
+        with unseen():
+            offset = self._put(number, payload) if payload else 0
+        self._own.write(self._members.layout.call(number), offset, 0, signature)
+        self.posted = number
+        return number
 
     def _put(self, number: int, payload: Sequence[torch.Tensor]) -> int:
         block = self.write_block(payload)
@@ -108,12 +142,13 @@ class Rendezvous:
 
     def write_block(self, payload: Sequence[torch.Tensor]) -> "tuple[int, int]":
         """Copies ``payload`` into a block of the own segment."""
-        block = self.blocks.take(sum(map(nbytes, payload)))
+        sizes = [nbytes(tensor) for tensor in payload]
+        block = self.blocks.take(sum(sizes))
         self._own.reach(block[0] + block[1])
         at = block[0]
-        for tensor in payload:
+        for tensor, size in zip(payload, sizes):
             self._own.put(at, tensor)
-            at += nbytes(tensor)
+            at += size
         return block
 
     def _release(self, number: int) -> None:
@@ -130,7 +165,7 @@ class Rendezvous:
 
     def _finished(self) -> int:
         """Returns the number of calls that all members have finished."""
-        return min(segment.values[FINISHED] for segment in self._members.segments)
+        return min([segment.values[FINISHED] for segment in self._members.segments])
 
     def is_complete(self, call: Call) -> bool:
         """Returns true if the call is done; completes it where nothing is missing."""
@@ -160,7 +195,7 @@ class Rendezvous:
         members = self._members
         members.wait_for_call(call.number, call.signature)
         try:
-            self._compare(call)
+            self._compare(call.number, call.signature)
             record = members.layout.call(call.number)
             with unseen():
                 self._require_unchanged(call, self._own.payload(record))
@@ -195,13 +230,12 @@ class Rendezvous:
         posted = self._own.view(at, tensor.dtype, tensor.shape)
         return torch.equal(_bits(posted), _bits(tensor))
 
-    def _compare(self, call: Call) -> None:
+    def _compare(self, number: int, mine: bytes) -> None:
         """Raises CollectiveMismatch unless all members made the same call."""
-        mine = call.signature
-        record, size = self._members.layout.call(call.number), len(mine)
+        record, size = self._members.layout.call(number), len(mine)
         for segment in self._members.segments:
             if segment is not self._own and segment.text(record, size) != mine:
-                self._raise_mismatch(call.number)
+                self._raise_mismatch(number)
 
     def _raise_mismatch(self, number: int) -> None:
         members = self._members

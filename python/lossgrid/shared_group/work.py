@@ -83,7 +83,7 @@ class DoneWork(SharedWork):
     """The handle of a call that is over."""
 
     def __init__(self, results: Sequence[torch.Tensor] = ()) -> None:
-        super().__init__(_Nothing(), _Nothing(), results)
+        super().__init__(_NOTHING, _NOTHING, results)
 
 
 class _Nothing:
@@ -97,11 +97,14 @@ class _Nothing:
         return True
 
 
+_NOTHING = _Nothing()
+
+
 class JointWork(SharedWork):
     """The handle of several calls."""
 
     def __init__(self, works: Sequence[SharedWork]) -> None:
-        super().__init__(_Nothing(), _Nothing(), [one for work in works for one in work._results])
+        super().__init__(_NOTHING, _NOTHING, [one for work in works for one in work._results])
         self._works = list(works)
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
