@@ -55,7 +55,8 @@ class Arena:
         offset = int(place["offset"])
         if offset % width or offset + count * width > len(memory):
             raise ProtocolError(f"array {name} is not inside the arena of {len(memory)} bytes")
-        return torch.frombuffer(memory, dtype=dtype, count=count, offset=offset).view(shape)
+        flat = torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
+        return flat if len(shape) == 1 else flat.view(shape)
 
     def __contains__(self, name: str) -> bool:
         return name in self._places

@@ -33,6 +33,7 @@ class Batch(Views):
         self._pack = PackRows(data, "batch.pack.")
         self._tokens = Tokens(data, "batch.tokens.")
         self._bias: Optional[torch.Tensor] = None
+        self._may_differ = True  # from what the views were made with
 
     # Ids and masks.
 
@@ -367,9 +368,14 @@ class Batch(Views):
         return None
 
     def _changed(self) -> List[str]:
-        return super()._changed() + self._pack._changed() + self._tokens._changed()
+        names = super()._changed() + self._pack._changed() + self._tokens._changed()
+        self._may_differ = bool(names)
+        return names
 
     def _restore(self) -> None:
-        super()._restore()
-        self._pack._restore()
-        self._tokens._restore()
+        """Restores views that user code has changed, before it runs again."""
+        if self._may_differ:
+            super()._restore()
+            self._pack._restore()
+            self._tokens._restore()
+        self._may_differ = True

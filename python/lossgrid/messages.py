@@ -17,6 +17,7 @@ _SPACE = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array.array("i").itemsize)
 _READ = 1 << 16  # bytes; most messages are shorter
 
 _encode = json.JSONEncoder(allow_nan=False).encode
+_decode = json.JSONDecoder().decode
 
 Message = Dict[str, Any]
 
@@ -26,7 +27,7 @@ class Channel:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
-        self._received = b""
+        self._received = bytearray()
         self._part = memoryview(bytearray(_READ))
 
     def close(self) -> None:
@@ -48,37 +49,33 @@ class Channel:
     def receive(self) -> Tuple[Optional[Message], List[int]]:
         """Returns the next message and its descriptors; None at the end of the stream."""
         descriptors: List[int] = []
-        head = self._exactly(_LENGTH.size, descriptors)
-        if head is None:
-            return None, descriptors
-        (length,) = _LENGTH.unpack(head)
+        while len(self._received) < _LENGTH.size:
+            if not self._read(descriptors):
+                return None, descriptors
+        (length,) = _LENGTH.unpack_from(self._received)
         if length > _LONGEST:
             raise ConnectionError(f"a message of {length} bytes, at most {_LONGEST} are allowed")
-        body = self._exactly(length, descriptors)
-        if body is None:
-            return None, descriptors
-        message = json.loads(body)
+        end = _LENGTH.size + length
+        while len(self._received) < end:
+            if not self._read(descriptors):
+                return None, descriptors
+        message = _decode(str(self._received[_LENGTH.size:end], "utf-8"))
+        del self._received[:end]
         if not isinstance(message, dict):
             raise ConnectionError("a message that is no JSON object")
         return message, descriptors
 
-    def _exactly(self, count: int, descriptors: List[int]) -> Optional[bytes]:
-        """Returns the next ``count`` bytes. May read more: the other side asks one thing at a
-        time."""
-        data = bytearray(self._received)
-        while len(data) < count:
-            read, ancillary, _, _ = self._socket.recvmsg_into([self._part], _SPACE)
-            for level, kind, payload in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    received = array.array("i")
-                    received.frombytes(payload[:len(payload) // received.itemsize
-                                               * received.itemsize])
-                    descriptors.extend(received)
-            if read == 0:
-                return None
-            data += self._part[:read]
-        self._received = bytes(data[count:])
-        return bytes(data[:count])
+    def _read(self, descriptors: List[int]) -> bool:
+        """Reads what has come, or waits for it. Returns false at the end of the stream."""
+        read, ancillary, _, _ = self._socket.recvmsg_into([self._part], _SPACE)
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received = array.array("i")
+                received.frombytes(payload[:len(payload) // received.itemsize
+                                           * received.itemsize])
+                descriptors.extend(received)
+        self._received += self._part[:read]
+        return read > 0
 
 
 def close_all(descriptors: List[int]) -> None:

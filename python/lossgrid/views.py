@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import difflib
-from typing import (Any, Callable, ContextManager, Dict, Generic, List, Optional, Type, TypeVar,
-                    Union, overload)
+from typing import (Any, Callable, ClassVar, ContextManager, Dict, Generic, List, Optional, Type,
+                    TypeVar, Union, overload)
 
 import torch
 
@@ -93,6 +93,8 @@ class View(Generic[_T]):
 class Views:
     """Object with lazy attributes. The cost of making them is not measured."""
 
+    _making: ClassVar[bool] = False  # an attribute of any object
+
     def __init__(self, pause: Pause, title: str) -> None:
         self._pause = pause
         self._title = title
@@ -100,13 +102,22 @@ class Views:
         self._watched: Dict[str, Watched] = {}
 
     def _value(self, name: str, make: Callable[[Any], Any]) -> Any:
-        if name not in self._values:
+        if name in self._values:
+            return self._values[name]
+        if Views._making:  # one that another is made of
+            return self._made(name, make)
+        Views._making = True
+        try:
             with self._pause(), torch.no_grad():
-                value = make(self)
-                if isinstance(value, torch.Tensor):
-                    self._watched[name] = Watched(value)
-            self._values[name] = value
-        return self._values[name]
+                return self._made(name, make)
+        finally:
+            Views._making = False
+
+    def _made(self, name: str, make: Callable[[Any], Any]) -> Any:
+        value = self._values[name] = make(self)
+        if isinstance(value, torch.Tensor):
+            self._watched[name] = Watched(value)
+        return value
 
     def _changed(self) -> List[str]:
         """Returns the names of tensors whose values have changed since they were made."""
