@@ -2,7 +2,7 @@
 """Bytes of the tensors that operators return on a processor, followed by their storages."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 import torch
 
@@ -20,15 +20,21 @@ def _old_storage(tensor: torch.Tensor) -> Any:
 _storage = getattr(torch.Tensor, "untyped_storage", _old_storage)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def _tensors(value: Any) -> Iterable[torch.Tensor]:
+    """Returns the tensors in a value or in what it holds."""
     if type(value) in _PLAIN:
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors(one)
+        return (value,)
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return ()
+    found: List[torch.Tensor] = []
+    for one in value:
+        if type(one) in _PLAIN:
+            found.append(one)
+        elif isinstance(one, (tuple, list, dict)):
+            found.extend(_tensors(one))
+    return found
 
 
 class LiveStorages:
@@ -63,30 +69,6 @@ class LiveStorages:
         begin."""
         return self._peak - self._base
 
-    def _know(self, tensor: torch.Tensor) -> None:
-        """Marks an unknown storage as not made by user code."""
-        storage = _storage(tensor)
-        address = storage._cdata
-        if address not in self._known and address not in self._made:
-            self._known[address] = storage._weak_ref()
-
-    def _count(self, tensor: torch.Tensor) -> None:
-        """Counts an unknown storage as made by user code."""
-        storage = _storage(tensor)
-        address = storage._cdata
-        if address in self._known:
-            return
-        size = storage.nbytes()
-        before = self._made.get(address)
-        if before is None:
-            self._drop_freed()  # what was freed before matters only where the sum changes
-            self._made[address] = (storage._weak_ref(), size)
-            self._live += size
-        elif before[1] != size:  # resized
-            self._drop_freed()
-            self._made[address] = (before[0], size)
-            self._live += size - before[1]
-
     def _drop_freed(self) -> None:
         made = self._made
         for address in [key for key, (weak, _) in made.items() if _expired(weak)]:
@@ -94,24 +76,40 @@ class LiveStorages:
             _free_weak(weak)
             self._live -= size
 
+    def _know(self, storage: Any, address: int) -> None:
+        """Marks an unknown storage as not made by user code."""
+        self._known[address] = storage._weak_ref()
+
+    def _count(self, storage: Any, address: int) -> None:
+        """Counts a storage that is not known as made by user code."""
+        size = storage.nbytes()
+        before = self._made.get(address)
+        if before is not None and before[1] == size:
+            return
+        self._drop_freed()  # what was freed before matters only where the sum changes
+        if before is None:
+            self._made[address] = (storage._weak_ref(), size)
+            self._live += size
+        else:  # resized
+            self._made[address] = (before[0], size)
+            self._live += size - before[1]
+        if self._live > self._peak:
+            self._peak = self._live
+
     def follow(self, function: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """Calls an operator, and counts what it makes."""
-        for one in args:
-            if type(one) in _PLAIN:
-                self._know(one)
-            elif isinstance(one, (tuple, list)):
-                for tensor in _tensors(one):
-                    self._know(tensor)
-        if kwargs:
-            for tensor in _tensors(kwargs):
-                self._know(tensor)
+        known, made = self._known, self._made
+        for tensor in _tensors((args, kwargs) if kwargs else args):
+            storage = _storage(tensor)
+            address = storage._cdata
+            if address not in known and address not in made:
+                self._know(storage, address)
         result = function(*args, **kwargs)
-        if type(result) in _PLAIN:
-            self._count(result)
-        else:
-            for tensor in _tensors(result):
-                self._count(tensor)
-        self._peak = max(self._peak, self._live)
+        for tensor in _tensors(result):
+            storage = _storage(tensor)
+            address = storage._cdata
+            if address not in known:
+                self._count(storage, address)
         return result
 
 
