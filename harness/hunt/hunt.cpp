@@ -14,6 +14,7 @@
 #include "harness/hunt/pair_coverage.h"
 #include "harness/hunt/shrink.h"
 #include "harness/hunt/supported_settings.h"
+#include "harness/hunt/taken_grids.h"
 #include "harness/loss/registry.h"
 #include "harness/runner/run.h"
 
@@ -32,7 +33,26 @@ struct DrawnCase {
   std::vector<Grid> grids;
   std::vector<std::string> implementations;
   std::vector<Setting> settings;
+  bool is_refused = false;  // no implementation takes it on any of the grids
 };
+
+/// Leaves out implementations that take the case on none of the grids, and grids on which none
+/// takes it. A case that would have nothing left stays as it is.
+void leave_out_refused(DrawnCase& drawn) {
+  std::vector<std::string> taking;
+  std::vector<Grid> taken;
+  for (const std::string& implementation : drawn.implementations) {
+    const std::vector<Grid> grids = taken_grids(implementation, drawn.spec, drawn.grids);
+    if (!grids.empty()) taking.push_back(implementation);
+    taken.insert(taken.end(), grids.begin(), grids.end());
+  }
+  drawn.is_refused = taking.empty();
+  if (drawn.is_refused) return;
+  drawn.implementations = std::move(taking);
+  std::erase_if(drawn.grids, [&](const Grid& grid) {
+    return std::find(taken.begin(), taken.end(), grid) == taken.end();
+  });
+}
 
 std::vector<Setting> settings_on(const CaseSpec& spec, const std::vector<Grid>& grids) {
   std::vector<Setting> settings = settings_of(spec, grids.front());
@@ -101,7 +121,7 @@ class Hunt::State {
     for (std::size_t k = 0; k < kDraws && candidates < kCandidates; ++k) {
       DrawnCase drawn = draw_candidate(k);
       const bool seems_refused =
-          drawn.implementations.empty() || (!is_explored && supported_.refuses_any(drawn.settings));
+          drawn.is_refused || (!is_explored && supported_.refuses_any(drawn.settings));
       if (seems_refused && k + 1 < kDraws) continue;
       ++candidates;
       const std::int64_t open = coverage_.open_pairs(drawn.settings);
@@ -120,6 +140,7 @@ class Hunt::State {
     const Grid other = draw_grid(dice, drawn.spec, limits_);
     if (other != drawn.grids.front()) drawn.grids.push_back(other);
     drawn.implementations = implementations_.draw(dice, drawn.spec, kImplementations);
+    leave_out_refused(drawn);
     drawn.settings = settings_on(drawn.spec, drawn.grids);
     return drawn;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `SupportedSettings`: settings that the hunted implementations support, as far as cases have
-// shown. What a loaded function supports is code, which can only be tried.
+// shown: a trial may be refused for what only its data show.
 #pragma once
 
 #include <cstdint>

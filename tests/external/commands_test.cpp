@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands other than run that take loaded implementations: plan, export and replay, bench, ab; and
-// options of a function.
+// Commands other than run that take loaded implementations: plan, export and replay, hunt, bench,
+// ab; and options of a function.
 #include <gmock/gmock.h>
 
 #include "python.h"
@@ -50,6 +50,14 @@ TEST_F(ExternalCommands, PlanHasALineForThem) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("fused"),
                                 ContainsRegex("vocab_parallel.*measured when it runs and not")));
+}
+
+// Two of three cases that are drawn for built-in implementations have settings it does not take.
+TEST_F(ExternalCommands, HuntDrawsWhatTheyTake) {
+  const ProcessResult result = run_loaded("hunt --quiet", {kExamples + "vocab_parallel.py"},
+                                          "--impl vocab_parallel --seed 1 --cases 8 --max-ranks 4");
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, ContainsRegex(" [1-9][0-9]* passed, 0 failed, 0 skipped\n"));
 }
 
 // A skipped pair needs one launch, a judged pair twelve.
