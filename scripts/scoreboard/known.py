@@ -7,8 +7,8 @@ An entry names a finding and the package (of impls/frameworks/versions.json) tha
 or
     "load", "implementation", "case", "grid": a trial, "verdict": that of verdicts.py, "text": a part of
     its reason or explanation.
-Files are relative to the list, which may have "bound_seeds", the number of seeds for the bounds of lossgrid, and
-"hunt_seconds", the time of scripts/hunts.
+Files are relative to the list. It may have "seeds", the number of seeds for bounds and suites of lossgrid; "tests", a
+file that lists tests of it; "hunt_seconds", the time of scripts/hunts; "fuzz_seconds", that of scripts/fuzz for a target.
 """
 
 import json

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests of scripts/extending: the examples of docs/extending.md keep their limits, apply to this tree,
-build and run, and each of their faults is named. Called with the executable, beside which it builds."""
+and each of their faults is named. extending_test.py LOSSGRID [Built]: with the second word they are built and run,
+beside the executable."""
 
 import argparse
 import importlib.machinery
@@ -75,13 +76,18 @@ class Faults(unittest.TestCase):
         self.expect_fault("does not apply", "--build", os.path.join(self.root, "build"))
 
 
+def module():
+    loader = importlib.machinery.SourceFileLoader("extending", os.path.join(ROOT, "scripts", "extending"))
+    found = importlib.util.module_from_spec(importlib.util.spec_from_loader("extending", loader))
+    loader.exec_module(found)
+    return found
+
+
 class SelectedTests(unittest.TestCase):
     """Only tests that a command selects are compiled."""
 
     def setUp(self):
-        loader = importlib.machinery.SourceFileLoader("extending", os.path.join(ROOT, "scripts", "extending"))
-        self.extending = importlib.util.module_from_spec(importlib.util.spec_from_loader("extending", loader))
-        loader.exec_module(self.extending)
+        self.extending = module()
         self.tree = self.enterContext(tempfile.TemporaryDirectory())
         os.makedirs(os.path.join(self.tree, "tests", "verify", "truth"))
         os.makedirs(os.path.join(self.tree, "tests", "core"))
@@ -110,7 +116,22 @@ class SelectedTests(unittest.TestCase):
 
 
 class Examples(unittest.TestCase):
-    def test_apply_build_and_run(self):
+    def test_apply_one_after_the_other(self):
+        extending = module()
+        with tempfile.TemporaryDirectory() as folder:
+            tree = extending.apply_all(folder)
+            for example in extending.examples():
+                with open(example.path, encoding="utf-8") as file:
+                    added = [line[1:] for line in file if line.startswith("+") and not line.startswith("+++")]
+                text = ""
+                for name in example.files:
+                    with open(os.path.join(tree, name), encoding="utf-8") as file:
+                        text += file.read()
+                self.assertEqual([line for line in added if line not in text], [], example.path)
+
+
+class Built(unittest.TestCase):
+    def test_all_are_built_and_run(self):
         folder = os.path.join(os.path.dirname(LOSSGRID), "extending")
         ended = extending(ROOT, "--build", folder)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
@@ -119,4 +140,4 @@ class Examples(unittest.TestCase):
 
 if __name__ == "__main__":
     LOSSGRID = os.path.realpath(sys.argv.pop(1))
-    unittest.main()
+    unittest.main(defaultTest=None if sys.argv[1:] else ["Faults", "SelectedTests", "Examples"])

@@ -71,42 +71,64 @@ class Nightly(unittest.TestCase):
         self.assertIn("1 found, 1 not found, 0 not run", ended.stdout)
         self.assertEqual(self.run_on(entries, "a: 1", "F1").returncode, 0)
 
-    def test_bounds_are_drawn_with_the_seeds_of_the_list(self):
+    def program(self, name, text):
+        """Makes a program of the build, and returns the options of run_on that have it found."""
+        path = os.path.join(self.folder.name, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(path, 0o755)
+        return {"LOSSGRID_BUILD": self.folder.name, "PATH": self.folder.name + os.pathsep + os.environ["PATH"]}
+
+    def test_cases_are_drawn_with_the_seeds_of_the_list(self):
         entries = [{**REPRODUCTION, "prints": {"a:": [1]}}]
-        os.makedirs(os.path.join(self.folder.name, "tests"))
-        program = os.path.join(self.folder.name, "tests", "test_mutants")
 
         def ended_with(printed):
-            with open(program, "w", encoding="utf-8") as file:
-                file.write(f'#!/bin/sh\necho "$LOSSGRID_BOUND_SEEDS $1"\n{printed}\n')
-            os.chmod(program, 0o755)
-            return self.run_on(entries, "a: 1", more={"bound_seeds": 8}, LOSSGRID_BUILD=self.folder.name)
+            environment = self.program("tests/test_mutants", f'echo "$LOSSGRID_SEEDS $1"\n{printed}')
+            return self.run_on(entries, "a: 1", more={"seeds": 8}, **environment)
 
-        ended = ended_with('[ "$LOSSGRID_BOUND_SEEDS $1" = "8 --gtest_filter=Bounds.*" ] && echo "[  PASSED  ] 2 tests."')
+        ended = ended_with('[ "$LOSSGRID_SEEDS $1" = "8 --gtest_filter=Bounds.*:*OtherSeeds*" ] && '
+                           'echo "[  PASSED  ] 4 tests."')
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-        self.assertRegex(ended.stdout, r"found +bounds +lossgrid +8 seeds\n")
+        self.assertRegex(ended.stdout, r"found +seeds +lossgrid +8 seeds\n")
         for printed in ('echo "[  PASSED  ] 1 test."; echo "[  FAILED  ] Bounds.A"', 'echo "[  PASSED  ] 0 tests."', "exit 1"):
             ended = ended_with(printed)
             self.assertEqual(ended.returncode, 10, printed)
-            self.assertRegex(ended.stdout, r"not found +bounds +lossgrid +8 seeds: ")
-        os.remove(program)
-        ended = self.run_on(entries, "a: 1", more={"bound_seeds": 8}, LOSSGRID_BUILD=self.folder.name)
-        self.assertRegex(ended.stdout, "not run +bounds")
+            self.assertRegex(ended.stdout, r"not found +seeds +lossgrid +8 seeds: ")
+        os.remove(os.path.join(self.folder.name, "tests", "test_mutants"))
+        ended = self.run_on(entries, "a: 1", more={"seeds": 8}, LOSSGRID_BUILD=self.folder.name)
+        self.assertRegex(ended.stdout, "not run +seeds")
         self.assertEqual(ended.returncode, 0)
+
+    def test_listed_tests_run(self):
+        entries = [{**REPRODUCTION, "prints": {"a:": [1]}}]
+        tests = os.path.join(self.folder.name, "tests.txt")
+        with open(tests, "w", encoding="utf-8") as file:
+            file.write("# Long ones.\n\nscripts\\.a\nexternal\\.B\\..*\n")
+        for status, code, text in ((0, 0, "found +tests +lossgrid"), (8, 10, "not found +tests +lossgrid.*: 1 failed\n")):
+            environment = self.program("ctest", f'echo "$@" >"{tests}.calls"\necho 1 failed\nexit {status}')
+            ended = self.run_on(entries, "a: 1", more={"tests": tests}, **environment)
+            self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
+            self.assertRegex(ended.stdout, text)
+        with open(f"{tests}.calls", encoding="utf-8") as file:
+            self.assertRegex(file.read(), rf"^--test-dir {self.folder.name} .* -R \^\(scripts\\\.a\|external\\\.B\\\.\.\*\)\$\n")
 
     def test_hunts_have_the_time_of_the_list(self):
         entries = [{**REPRODUCTION, "prints": {"a:": [1]}}]
-        program = os.path.join(self.folder.name, "lossgrid")
+        calls = os.path.join(self.folder.name, "calls")
         for status, code, text in ((0, 0, r"found +hunts +lossgrid +5 s\n"),
                                    (10, 10, r"not found +hunts +lossgrid +5 s: ")):
-            with open(program, "w", encoding="utf-8") as file:
-                file.write(f'#!/bin/sh\necho "$@" >>"{program}.calls"\nexit {status}\n')
-            os.chmod(program, 0o755)
-            ended = self.run_on(entries, "a: 1", more={"hunt_seconds": 5}, LOSSGRID_BUILD=self.folder.name)
+            environment = self.program("lossgrid", f'echo "$@" >>"{calls}"\nexit {status}')
+            ended = self.run_on(entries, "a: 1", more={"hunt_seconds": 5}, **environment)
             self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
             self.assertRegex(ended.stdout, text)
-        with open(f"{program}.calls", encoding="utf-8") as file:
+        with open(calls, encoding="utf-8") as file:
             self.assertRegex(file.readline(), r"^hunt --quiet --seed 20\d{6} --seconds 2 --report \S+built_in.json$")
+
+    def test_fuzz_targets_have_the_time_of_the_list(self):
+        ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "a: 1", more={"fuzz_seconds": "ten"})
+        self.assertEqual(ended.returncode, 10, ended.stdout + ended.stderr)
+        self.assertRegex(ended.stdout, "not found +fuzz +lossgrid +ten s: fuzz: --seconds takes a whole number")
 
     def test_nothing_ran(self):
         ended = self.run_on([{**REPRODUCTION, "prints": {"a:": [1]}}], "a: 1", "--python", "/no/python")
@@ -136,6 +158,9 @@ class Nightly(unittest.TestCase):
     def test_the_recorded_list(self):
         entries = known.read(REAL_LIST)["findings"]
         self.assertGreater(len(entries), 20)
+        for key in ("seeds", "tests", "hunt_seconds", "fuzz_seconds"):
+            self.assertIn(key, known.read(REAL_LIST))
+        self.assertTrue(os.path.exists(os.path.join(ROOT, known.read(REAL_LIST)["tests"])))
         for entry in entries:
             file = os.path.join(os.path.dirname(REAL_LIST), entry.get("file") or entry["load"])
             self.assertTrue(os.path.exists(file), file)

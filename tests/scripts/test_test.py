@@ -6,6 +6,7 @@ import fnmatch
 import glob
 import os
 import re
+import shutil
 import sys
 import unittest
 
@@ -26,6 +27,8 @@ class Test(ScriptTest):
     def setUp(self):
         super().setUp()
         self.copy_script("test")
+        os.makedirs(os.path.join(self.root, "tests"))
+        shutil.copy(os.path.join(ROOT, "tests", "nightly_tests.txt"), os.path.join(self.root, "tests"))
         for script in ("setup", "fuzz", "hunts"):
             self.stand_in(f"scripts/{script}")
         self.stand_in("scripts/build", 'mkdir -p "build/${1#ci-}"; echo "built $1"')
@@ -45,8 +48,8 @@ class Test(ScriptTest):
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertEqual([call.split()[1] for call in self.calls("build")], ["ci-release", "ci-asan", "ci-clang"])
         self.assertEqual([call.split()[2] for call in self.calls("ctest")], ["ci-release", "ci-asan", "ci-clang"])
-        self.assertEqual(self.calls("fuzz"), ["fuzz --seconds 30"])
-        self.assertEqual(self.calls("hunts"), ["hunts --seconds 60"])
+        self.assertEqual(self.calls("fuzz"), ["fuzz --seconds 10"])
+        self.assertEqual(self.calls("hunts"), ["hunts --seconds 40"])
         self.assertEqual(ended.stdout.splitlines()[-4:], [
             "times release asan clang fuzz", "skipped: none", "100% tests passed, 0 tests failed out of 1",
             "Total Test time (real) = 1 sec"])
@@ -56,33 +59,44 @@ class Test(ScriptTest):
         release = self.ctest_call("ci-release")
         self.assertIn(" -C Shards -LE ^(core|device|comm|problem|loss|verify|measure|planner|reports|runner|impls)$ ",
                       release)
-        self.assertNotIn(" -E ", release)
+        self.assertIn(r" -E ^(scripts\.extending_builds|external\.ExternalWholeSuites\..*)$ ", release)
         self.assertIn(" -C Shards -L ^(comm|runner|impls|fibers)_shards$ ", self.ctest_call("ci-clang"))
 
-    def test_what_the_address_sanitizer_runs_whole_is_left_out_of_release(self):
+    def test_what_the_address_sanitizer_runs_is_left_out_of_release(self):
         self.run_script("test")
         release, asan, _ = self.calls("build")
-        self.assertTrue(release.endswith(" -DLOSSGRID_TESTS_LEFT_OUT=problem;loss"), release)
-        self.assertGreaterEqual(set(asan.split()), {"lossgrid_test_problem", "lossgrid_test_loss"})
+        left_out = release.partition(" -DLOSSGRID_TESTS_LEFT_OUT=")[2].split(";")
+        self.assertIn("problem", left_out)
+        self.assertGreaterEqual(set(asan.split()), {f"lossgrid_test_{folder}" for folder in left_out})
 
     def test_no_test_is_left_out_twice(self):
-        with open(os.path.join(ROOT, "scripts", "test"), encoding="utf-8") as file:
-            script = file.read()
-        excluded = re.search(r"^asan_excluded='(.*)'$", script, re.MULTILINE)[1].split(":")
-        names = []
-        for folder in re.search(r"once='(.+)'$", script, re.MULTILINE)[1].split(";"):
-            for path in glob.glob(os.path.join(ROOT, "tests", folder, "**", "*_test.cpp"), recursive=True):
-                with open(path, encoding="utf-8") as file:
-                    names += map(".".join, re.findall(r"^\w*TEST\w*\(\s*(\w+),\s*(\w+)\)", file.read(), re.MULTILINE))
-        self.assertGreater(len(names), 300)
-        self.assertEqual([name for name in names for pattern in excluded if fnmatch.fnmatchcase(name, pattern)], [])
+        def list_in(path, pattern):
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                return re.search(pattern, file.read(), re.MULTILINE | re.DOTALL)[1]
+
+        cmake = "tests/CMakeLists.txt"
+        never = list_in(cmake, r"^set\(never_sanitized\s([^)]*)\)").split()
+        kept = list_in(cmake, r"^set\(without_sanitizer\s([^)]*)\)").split() + never
+        excluded = list_in("scripts/test", r"^asan_excluded='(.*?)'$").split(":")
+        count, twice = 0, []
+        for folder in list_in("scripts/test", r"once='(\w.*?)'$").split(";"):
+            for path in glob.glob(f"{folder}/**/*_test.cpp", root_dir=os.path.join(ROOT, "tests"), recursive=True):
+                with open(os.path.join(ROOT, "tests", path), encoding="utf-8") as file:
+                    names = [".".join(pair) for pair in re.findall(r"^\w*TEST\w*\(\s*(\w+),\s*(\w+)\)", file.read(), re.MULTILINE)]
+                count += len(names)
+                if path not in kept:
+                    twice += [name for name in names for pattern in excluded if fnmatch.fnmatchcase(name, pattern)]
+        self.assertGreater(count, 900)
+        self.assertEqual(twice, [])
+        for path in kept:
+            self.assertTrue(path.startswith("$") or os.path.exists(os.path.join(ROOT, "tests", path)), path)
 
     def test_fast_is_the_release_preset_without_what_takes_minutes(self):
         ended = self.run_script("test", "--fast")
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         build, = self.calls("build")
         self.assertTrue(build.endswith(" -DLOSSGRID_TESTS_LEFT_OUT="), build)
-        self.assertRegex(self.ctest_call("ci-release"), r" -E \^\(mutants\\\.\.\*\(EightSeeds")
+        self.assertRegex(self.ctest_call("ci-release"), r" -E \^\(scripts\\\.extending_builds\|.*\|mutants\\\.\.\*\(OtherSeeds")
         self.assertEqual(self.calls("fuzz"), [])
         self.assertIn("times release\n", ended.stdout)
 
@@ -99,6 +113,15 @@ class Test(ScriptTest):
         ended = self.run_script("test")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("no such name", ended.stderr)
+
+    def test_a_finding_of_fuzz_or_hunts_is_a_failure_of_all(self):
+        self.stand_in("scripts/fuzz", "echo fuzz: suite: found it", 1)
+        ended = self.run_script("test")
+        self.assertEqual((ended.returncode, ended.stderr), (1, "fuzz: suite: found it\n"))
+        self.stand_in("scripts/fuzz")
+        self.stand_in("scripts/hunts", status=10)
+        ended = self.run_script("test")
+        self.assertEqual((ended.returncode, ended.stderr), (1, "test: a hunt found a case that fails\n"))
 
     def test_skips_that_are_not_allowed_fail(self):
         self.stand_in("scripts/check_skips", "echo a skip >&2", 1)
