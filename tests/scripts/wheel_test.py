@@ -44,6 +44,23 @@ class Wheel(unittest.TestCase):
         with self.assertRaisesRegex(wheel.Failed, "^true needs GLIBCXX_3.4.99, newer than known"):
             wheel.glibc_needed(self.folder)
 
+    def test_the_build_tools_stay(self):
+        calls = []
+
+        def stand_in(command, **_):
+            calls.append(command[1:])
+            if "venv" in command:
+                os.makedirs(os.path.join(command[-1], "bin"))
+                open(os.path.join(command[-1], "bin", "python"), "w", encoding="utf-8").close()
+
+        for name, value in (("run", stand_in), ("WHEELS", self.folder)):
+            self.addCleanup(setattr, wheel, name, getattr(wheel, name))
+            setattr(wheel, name, value)
+        first, second = wheel.build_tools(), wheel.build_tools()
+        self.assertEqual(first, second)
+        self.assertEqual([call[1] for call in calls], ["venv", "pip", "pip"])
+        self.assertRegex(calls[1][-1], r"^scikit-build-core\b")
+
     def test_bad_arguments(self):
         for arguments, code, message in ((("--try", "none.whl"), 65, "wheel: there is no file none.whl"),
                                          (("--no-such-flag",), 64, "unrecognized arguments")):
