@@ -33,14 +33,17 @@ void announce(int signal) {
 }  // namespace
 
 void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_progress,
-                     std::vector<TrialRecord>& trials) {
+                     TrialList& trials) {
   const std::size_t reached = trials.size();
-  add_not_run(std::move(planned), kInterrupted, trials);
-  if (reached == trials.size() || trials[reached].id != in_progress) return;
-  trials[reached].reason = "interrupted while it ran";
-  if (under_launcher() && noted_interrupt() == SIGTERM) {
-    trials[reached].reason += " (launchers send SIGTERM too when another process has died)";
+  if (reached < planned.size() && planned[reached].id == in_progress) {
+    std::string reason = "interrupted while it ran";
+    if (under_launcher() && noted_interrupt() == SIGTERM) {
+      reason += " (launchers send SIGTERM too when another process has died)";
+    }
+    add_not_run({planned.begin(), planned.begin() + static_cast<std::ptrdiff_t>(reached) + 1},
+                reason, trials);
   }
+  add_not_run(std::move(planned), kInterrupted, trials);
 }
 
 EarlyEnd::EarlyEnd(std::function<void(ExitCode)> report) : report_(std::move(report)) {

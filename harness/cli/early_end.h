@@ -28,7 +28,7 @@ inline constexpr const char* kInterrupted = "interrupted";
 /// Appends to `trials` the further trials of `planned`, with status not_run. The reason of the
 /// trial with the id `in_progress` is that the interrupt came while it ran.
 void add_interrupted(std::vector<TrialRecord> planned, const std::string& in_progress,
-                     std::vector<TrialRecord>& trials);
+                     TrialList& trials);
 
 /// Watch for an interrupt during the life of the object. The thread of the run makes and closes it;
 /// of several processes each has its own.

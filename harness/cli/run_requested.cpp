@@ -25,6 +25,10 @@ namespace {
 /// Reason of trials after the trial that ended a run with --stop-at-failure.
 constexpr const char* kStoppedAtFailure = "an earlier trial did not pass (--stop-at-failure)";
 
+/// Trials of a run that stay in memory; those behind them are in a file until the report is
+/// written.
+constexpr std::size_t kTrialsInMemory = 500;
+
 PlannedSteps plan_steps(const std::vector<Suite>& suites, const SuiteModes& modes) {
   PlannedSteps planned;
   for (const Suite& suite : suites) {
@@ -95,6 +99,7 @@ class RequestedRun {
 
   void run_trials() {
     if (!modes_.verify) return;
+    record_.trials.keep_in_memory(kTrialsInMemory);
     options_.explains = true;
     must_end_ = run_suites(suites_, options_, problems_, [this](const TrialRecord& trial) {
       progress_->finish_trial(
@@ -137,7 +142,7 @@ class RequestedRun {
     const Ranks& ranks = options_.ranks;
     if ((must_end_ || stopped_) && modes_.verify && !record_.trials.empty()) {
       add_not_run(planned_trials(suites_),
-                  must_end_ ? end_of_run_after(record_.trials.back()).text : kStoppedAtFailure,
+                  must_end_ ? end_of_run_after(record_.trials.last()).text : kStoppedAtFailure,
                   record_.trials);
     }
     const RecordingEnd recorded = close_recording(options_.recording.get(), ranks, must_end_);

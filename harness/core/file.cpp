@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -50,9 +51,33 @@ void sync_folder(const fs::path& folder) {
   if (descriptor.valid()) ::fsync(descriptor.get());
 }
 
-void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
-  const Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!descriptor.valid() || !write_all(descriptor.get(), bytes)) throw_io(path, last_error());
+/// Gives pieces of a file to its descriptor in blocks.
+class BlockWriter {
+ public:
+  BlockWriter(int descriptor, const std::string& path) : descriptor_(descriptor), path_(path) {}
+
+  void add(std::span<const std::byte> bytes) {
+    block_.insert(block_.end(), bytes.begin(), bytes.end());
+    if (block_.size() >= kBlock) flush();
+  }
+  void flush() {
+    if (!write_all(descriptor_, block_)) throw_io(path_, last_error());
+    block_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kBlock = std::size_t{1} << 16;
+
+  int descriptor_;
+  const std::string& path_;
+  std::vector<std::byte> block_;
+};
+
+void write_pieces(int descriptor, const std::string& path,
+                  const std::function<void(const ByteSink&)>& produce) {
+  BlockWriter writer(descriptor, path);
+  produce([&](std::span<const std::byte> bytes) { writer.add(bytes); });
+  writer.flush();
 }
 
 /// Limits of waiting on a pipe: for a writer to open the pipe, and for the next byte.
@@ -133,24 +158,34 @@ void prepare_file_path(const std::string& path) {
   if (!fs::path(path).has_filename()) throw_io(path, "it names a folder, not a file");
 }
 
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+void write_file_by_pieces(const std::string& path,
+                          const std::function<void(const ByteSink&)>& produce) {
   prepare_file_path(path);
   std::error_code status;
   fs::path place = path;
   const fs::file_status about = fs::status(place, status);
   if (fs::exists(about)) {
     // Renaming over /dev/null would replace the device.
-    if (!fs::is_regular_file(about)) return write_in_place(path, bytes);
+    if (!fs::is_regular_file(about)) {
+      const Descriptor device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+      if (!device.valid()) throw_io(path, last_error());
+      return write_pieces(device.get(), path, produce);
+    }
     const fs::path real = fs::canonical(place, status);
     if (!status) place = real;
   }
 
   TemporaryFile temporary(place);
-  if (!temporary.valid() || !write_all(temporary.descriptor(), bytes) ||
-      ::fsync(temporary.descriptor()) != 0 || !temporary.move_into_place()) {
+  if (!temporary.valid()) throw_io(path, last_error());
+  write_pieces(temporary.descriptor(), path, produce);
+  if (::fsync(temporary.descriptor()) != 0 || !temporary.move_into_place()) {
     throw_io(path, last_error());
   }
   sync_folder(parent_folder(place));
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  write_file_by_pieces(path, [&](const ByteSink& sink) { sink(bytes); });
 }
 
 void write_file_atomically(const std::string& path, const std::string& text) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -29,6 +30,11 @@ void prepare_file_path(const std::string& path);
 /// io with the path and the reason.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::string& path, const std::string& text);
+
+/// The same for bytes that `produce` gives to its argument, piece by piece.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+void write_file_by_pieces(const std::string& path,
+                          const std::function<void(const ByteSink&)>& produce);
 
 /// Appends `lines`, each ended by '\n', to a file, which is made if it is missing. Writers wait for
 /// each other; after a failure the file is as it was. An incomplete last line, cut off by a crash,

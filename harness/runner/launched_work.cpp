@@ -90,14 +90,14 @@ void LaunchedWork::fill(RunRecord& record, const std::string& reason) const {
   record.trials = trials_;
   record.timings.clear();
   const TrialFacts not_reached{.not_reached = reason};
-  for (TrialRecord& trial : record.trials) {
+  for (TrialRecord& trial : record.trials.in_memory()) {
     if (trial.status == TrialStatus::not_run) set_verdict(trial, not_reached);
   }
   for (const PlannedTiming& timing : timings_) {
     if (timing.reached) record.timings.push_back(timing.record);
   }
   record.meter = meter_;
-  if (!record.trials.empty()) compare_bits(suites_, record.trials);
+  if (!record.trials.empty()) compare_bits(suites_, record.trials.in_memory());
 }
 
 }  // namespace lossgrid

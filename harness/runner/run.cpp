@@ -175,8 +175,7 @@ std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites) {
   return trials;
 }
 
-void add_not_run(std::vector<TrialRecord> planned, const std::string& reason,
-                 std::vector<TrialRecord>& trials) {
+void add_not_run(std::vector<TrialRecord> planned, const std::string& reason, TrialList& trials) {
   for (std::size_t k = trials.size(); k < planned.size(); ++k) {
     set_verdict(planned[k], {.not_reached = reason});
     trials.push_back(std::move(planned[k]));
@@ -228,7 +227,7 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks, const Ran
   }
 }
 
-ExitCode exit_code_of(const std::vector<TrialRecord>& trials) {
+ExitCode exit_code_of(const TrialList& trials) {
   bool ran = false;
   ExitCode code = ExitCode::ok;
   for (const TrialRecord& trial : trials) {

@@ -33,8 +33,7 @@ bool run_suites(const std::vector<Suite>& suites, const RunOptions& options, Pro
 std::vector<TrialRecord> planned_trials(const std::vector<Suite>& suites);
 
 /// Adds the trials of `planned` behind those that `trials` has, not_run for `reason`.
-void add_not_run(std::vector<TrialRecord> planned, const std::string& reason,
-                 std::vector<TrialRecord>& trials);
+void add_not_run(std::vector<TrialRecord> planned, const std::string& reason, TrialList& trials);
 
 /// Returns the reason for which nothing runs behind `last`, a trial that must_end.
 SkipReason end_of_run_after(const TrialRecord& last);
@@ -50,6 +49,6 @@ void require_runnable(const std::vector<Suite>& suites, int max_ranks,
                       const Ranks& ranks = Ranks());
 
 /// Returns the exit code of a process: the worst of the trials, 77 when none ran.
-ExitCode exit_code_of(const std::vector<TrialRecord>& trials);
+ExitCode exit_code_of(const TrialList& trials);
 
 }  // namespace lossgrid

@@ -22,7 +22,7 @@ constexpr const char* kTime = "time_ratio";
 constexpr const char* kCounters[] = {"peak_bytes", "payload_bytes", "calls"};
 
 std::string run_id(const RunRecord& run) {
-  const std::string text = report_text(compact_report(run));
+  const std::string text = compact_report_text(run);
   return fmt::format("{:016x}", fingerprint(std::as_bytes(std::span(text))));
 }
 

@@ -7,10 +7,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +21,8 @@
 
 namespace lossgrid {
 
-/// Compact forms of trials, one after the other.
+/// Compact forms of trials, one after the other. Memory does not grow with them: a part that many
+/// thousands of others have followed is forgotten, and is a new one if it comes again.
 class CompactTrials {
  public:
   /// Returns the trial with numbers for all parts that may be shared, also for new ones.
@@ -29,18 +33,32 @@ class CompactTrials {
   nlohmann::ordered_json take_new();
 
  private:
+  using Digest = std::pair<std::uint64_t, std::uint64_t>;  // of a part's key and text
+  struct DigestHash {
+    std::size_t operator()(const Digest& digest) const { return digest.first; }
+  };
+  using Places = std::unordered_map<Digest, std::size_t, DigestHash>;
+
   std::size_t place_of(const std::string& key, nlohmann::ordered_json value);
 
-  std::map<std::string, std::unordered_map<std::string, std::size_t>> places_;  // by key and text
+  Places recent_;
+  Places older_;                             // forgotten when recent_ is full and takes its place
+  std::map<std::string, std::size_t> next_;  // place, by key
   nlohmann::ordered_json new_ = nlohmann::ordered_json::object();
 };
 
-/// Returns the whole report: run_to_json with compact trials, "defaults" and "shared". A part that
-/// only one trial has stands in that trial.
+using TextSink = std::function<void(std::string_view)>;
+
+/// Writes the whole report: run_to_json with compact trials, "defaults" and "shared", members of
+/// objects below each other and every element of a list on a line of its own. A part that only one
+/// trial has stands in that trial. Trials are written one by one.
+void write_compact_report(const RunRecord& run, const TextSink& sink);
+
+/// The same as text, and read back.
+std::string compact_report_text(const RunRecord& run);
 nlohmann::ordered_json compact_report(const RunRecord& run);
 
-/// Text of a report, as compact_report makes it: members of objects below each other, every element
-/// of a list on a line of its own.
+/// Text of a report, in the same form.
 std::string report_text(const nlohmann::ordered_json& report);
 
 }  // namespace lossgrid

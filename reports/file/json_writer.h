@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/record/field.h"
+#include "reports/record/trial_list.h"
 
 namespace lossgrid {
 
@@ -95,6 +96,11 @@ class JsonWriter {
   static Json json_of_parts(const std::vector<T>& values, const Rule& rule) {
     Json out = Json::array();
     for (const T& value : values) out.push_back(json_of(value, rule));
+    return out;
+  }
+  static Json json_of_parts(const TrialList& trials, const Rule& rule) {
+    Json out = Json::array();
+    for (const TrialRecord& trial : trials) out.push_back(json_of(trial, rule));
     return out;
   }
   template <typename T>

@@ -2,9 +2,11 @@
 #include "reports/file/report_file.h"
 
 #include <filesystem>
+#include <span>
 
 #include "harness/core/error.h"
 #include "harness/core/file.h"
+#include "reports/file/compact_report.h"
 #include "reports/file/packed_text.h"
 
 namespace lossgrid {
@@ -25,8 +27,11 @@ ReportFile read_report_file(const std::string& path) {
   return file;
 }
 
-void write_report_file(const std::string& path, const std::string& text) {
-  write_file_atomically(path, path.ends_with(".gz") ? gzip(text) : text);
+void write_report_file(const std::string& path, const RunRecord& run) {
+  if (path.ends_with(".gz")) return write_file_atomically(path, gzip(compact_report_text(run)));
+  write_file_by_pieces(path, [&](const ByteSink& sink) {
+    write_compact_report(run, [&](std::string_view text) { sink(std::as_bytes(std::span(text))); });
+  });
 }
 
 }  // namespace lossgrid

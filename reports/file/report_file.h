@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "reports/record/record.h"
+
 namespace lossgrid {
 
 /// Suffix of the partial file, behind the path of the report.
@@ -20,7 +22,8 @@ struct ReportFile {
 /// gzip does, whatever the name. Throws bad_input that names the file.
 ReportFile read_report_file(const std::string& path);
 
-/// Writes a whole report, packed where the name ends in ".gz". Throws io.
-void write_report_file(const std::string& path, const std::string& text);
+/// Writes a whole report, packed where the name ends in ".gz": then its text is in memory. Throws
+/// io.
+void write_report_file(const std::string& path, const RunRecord& run);
 
 }  // namespace lossgrid

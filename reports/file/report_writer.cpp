@@ -100,7 +100,7 @@ void ReportWriter::add(const MutantRecord& mutant) {
 }
 
 void ReportWriter::write(const RunRecord& run) const {
-  write_report_file(path_, report_text(compact_report(run)));
+  write_report_file(path_, run);
 }
 
 void ReportWriter::finish(const RunRecord& run) {

@@ -175,6 +175,10 @@ class SchemaMaker {
     if (rule.max_items > 0) list["maxItems"] = rule.max_items;
     return list;
   }
+  Json schema_of_parts(TrialList&, const char* key, const std::string& place, const Rule& rule) {
+    std::vector<TrialRecord> trials;
+    return schema_of_parts(trials, key, place, rule);
+  }
   template <typename T>
   Json schema_of_parts(std::map<std::string, T>&, const char* key, const std::string& place,
                        const Rule& rule) {

@@ -38,10 +38,15 @@ std::string_view without_options(std::string_view implementation) {
 
 std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run) {
   using Key = std::pair<std::string, std::string>;  // case, grid
-  std::map<Key, const TrialRecord*> baselines;
+  struct Peaks {
+    std::int64_t measured;
+    std::int64_t predicted;
+  };
+  std::map<Key, Peaks> baselines;
   for (const TrialRecord& trial : run.trials) {
     if (!trial.memory.empty() && without_options(trial.implementation) == kBaseline) {
-      baselines.try_emplace({trial.case_key(), trial.grid()}, &trial);
+      baselines.try_emplace({trial.case_key(), trial.grid()},
+                            Peaks{trial.max_peak_bytes(), predicted_peak(trial)});
     }
   }
   std::vector<MemoryRatioRow> rows;
@@ -55,8 +60,8 @@ std::vector<MemoryRatioRow> peak_memory_ratios(const RunRecord& run) {
                     .implementation = trial.implementation,
                     .measured_bytes = measured,
                     .predicted_bytes = predicted,
-                    .measured_ratio = ratio(measured, baseline->second->max_peak_bytes()),
-                    .predicted_ratio = ratio(predicted, predicted_peak(*baseline->second)),
+                    .measured_ratio = ratio(measured, baseline->second.measured),
+                    .predicted_ratio = ratio(predicted, baseline->second.predicted),
                     .device_used_bytes = largest(trial, &PhaseMemoryRecord::device_used_bytes),
                     .device_other_bytes = largest(trial, &PhaseMemoryRecord::device_other_bytes)});
   }

@@ -16,7 +16,7 @@
 #include "reports/record/ab_record.h"
 #include "reports/record/hunt_record.h"
 #include "reports/record/timing_record.h"
-#include "reports/record/trial_record.h"
+#include "reports/record/trial_list.h"
 
 namespace lossgrid {
 
@@ -129,7 +129,7 @@ struct RunRecord {
   std::int64_t wall_ns = 0;     // up to the end, without the report's last writing; 0: not known
   StageTimes stages;            // parts of wall_ns
   nlohmann::ordered_json environment;
-  std::vector<TrialRecord> trials;
+  TrialList trials;
   std::vector<MutantRecord> mutants;
   std::vector<TimingRecord> timings;
   std::vector<MeterRecord> meter;

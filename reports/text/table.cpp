@@ -44,11 +44,38 @@ struct Group {
   std::string case_key;
   std::string title;
   std::string implementation;
-  std::vector<const TrialRecord*> trials = {};
+  std::string first_grid = {};
+  std::int64_t trials = 0;
+  std::int64_t passed = 0;
+  std::int64_t bad = 0;
+  std::int64_t skipped = 0;
+  std::vector<double> ratios = std::vector<double>(ratio_columns().size(), -1);  // -1: none
+  double worst_ratio = -1;
+  std::string worst_grid = "-";
+  std::int64_t peak_bytes = -1;  // and the others: -1 where no trial measured it
+  std::int64_t calls = -1;
+  std::int64_t payload_bytes = -1;
 
-  bool has_failed() const {
-    return std::any_of(trials.begin(), trials.end(),
-                       [](const TrialRecord* trial) { return is_bad(trial->status); });
+  void add(const TrialRecord& trial) {
+    if (trials++ == 0) first_grid = trial.grid();
+    passed += trial.status == TrialStatus::passed;
+    bad += is_bad(trial.status);
+    skipped += trial.status == TrialStatus::skipped || trial.status == TrialStatus::not_run;
+    for (const CheckRecord& check : trial.checks) {
+      for (std::size_t k = 0; k < ratios.size(); ++k) {
+        if (!ratio_columns()[k].takes(check.name)) continue;
+        ratios[k] = std::max(ratios[k], comparable_ratio(check.ratio));
+      }
+    }
+    if (!trial.checks.empty() && trial.max_ratio() > worst_ratio) {
+      worst_ratio = trial.max_ratio();
+      worst_grid = trial.grid();
+    }
+    // A trial on one rank has memory but no communication: that is 0 calls, not "not measured".
+    if (trial.memory.empty()) return;
+    peak_bytes = std::max(peak_bytes, trial.max_peak_bytes());
+    calls = std::max(calls, trial.total_calls());
+    payload_bytes = std::max(payload_bytes, trial.total_payload_bytes());
   }
 };
 
@@ -68,7 +95,7 @@ std::vector<Group> groups_of(const RunRecord& run, TableRows rows) {
       groups.push_back(
           {.case_key = key, .title = trial.case_title(), .implementation = trial.implementation});
     }
-    groups[at->second].trials.push_back(&trial);
+    groups[at->second].add(trial);
   }
   std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
     return case_order.at(a.case_key) < case_order.at(b.case_key);
@@ -86,64 +113,16 @@ std::string grids_of(const RunRecord& run) {
   return join(grids, " ");
 }
 
-/// Returns the largest ratio of the checks that the column takes, "-" where none of them ran.
-std::string worst_ratio(const Group& group, const RatioColumn& column) {
-  double most = -1;
-  for (const TrialRecord* trial : group.trials) {
-    for (const CheckRecord& check : trial->checks) {
-      if (column.takes(check.name)) most = std::max(most, comparable_ratio(check.ratio));
-    }
-  }
-  return most < 0 ? "-" : format_ratio(most);
-}
-
-std::string worst_grid(const Group& group) {
-  const TrialRecord* worst = nullptr;
-  for (const TrialRecord* trial : group.trials) {
-    if (trial->checks.empty()) continue;
-    if (worst == nullptr || trial->max_ratio() > worst->max_ratio()) worst = trial;
-  }
-  return worst == nullptr ? "-" : worst->grid();
-}
-
-/// Returns the largest value over the trials that measured one, "-" without any.
-template <typename Has, typename Value, typename Format>
-std::string worst_cost(const Group& group, Has&& has, Value&& value, Format&& format) {
-  std::int64_t most = -1;
-  for (const TrialRecord* trial : group.trials) {
-    if (has(*trial)) most = std::max(most, value(*trial));
-  }
-  return most < 0 ? "-" : format(most);
-}
-
-template <typename Predicate>
-std::string count_of(const Group& group, Predicate&& has) {
-  return std::to_string(
-      std::count_if(group.trials.begin(), group.trials.end(),
-                    [&](const TrialRecord* trial) { return has(trial->status); }));
-}
-
 std::vector<std::string> row_of(const Group& group) {
-  const std::size_t grids = group.trials.size();
   std::vector<std::string> cells{
-      group.implementation, grids == 1 ? group.trials[0]->grid() : fmt::format("{} grids", grids),
-      count_of(group, [](TrialStatus status) { return status == TrialStatus::passed; }),
-      count_of(group, is_bad), count_of(group, [](TrialStatus status) {
-        return status == TrialStatus::skipped || status == TrialStatus::not_run;
-      })};
-  for (const RatioColumn& column : ratio_columns()) cells.push_back(worst_ratio(group, column));
-  cells.push_back(worst_grid(group));
-  // A trial on one rank has memory but no communication: that is 0 calls, not "not measured".
-  const auto measured = [](const TrialRecord& trial) { return !trial.memory.empty(); };
-  cells.push_back(worst_cost(
-      group, measured, [](const TrialRecord& trial) { return trial.max_peak_bytes(); },
-      format_bytes));
-  cells.push_back(worst_cost(
-      group, measured, [](const TrialRecord& trial) { return trial.total_calls(); },
-      [](std::int64_t calls) { return std::to_string(calls); }));
-  cells.push_back(worst_cost(
-      group, measured, [](const TrialRecord& trial) { return trial.total_payload_bytes(); },
-      format_bytes));
+      group.implementation,
+      group.trials == 1 ? group.first_grid : fmt::format("{} grids", group.trials),
+      std::to_string(group.passed), std::to_string(group.bad), std::to_string(group.skipped)};
+  for (const double ratio : group.ratios) cells.push_back(ratio < 0 ? "-" : format_ratio(ratio));
+  cells.push_back(group.worst_grid);
+  cells.push_back(group.peak_bytes < 0 ? "-" : format_bytes(group.peak_bytes));
+  cells.push_back(group.calls < 0 ? "-" : std::to_string(group.calls));
+  cells.push_back(group.payload_bytes < 0 ? "-" : format_bytes(group.payload_bytes));
   return cells;
 }
 
@@ -173,7 +152,7 @@ std::string format_trials_table(const RunRecord& run, TableRows rows, const Text
     first = false;
     last_case = group.case_key;
     table.add_row(row_of(group));
-    if (group.has_failed()) table.mark_bad(kFail);
+    if (group.bad > 0) table.mark_bad(kFail);
   }
   if (first) return "";
   const std::size_t width = style.columns_up_to(kWidth);

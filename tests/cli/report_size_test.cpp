@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Size of the report of a real suite, and packed reports on the command line.
+// Size of the report of a real suite, packed reports on the command line, and memory of long runs.
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "full_report.h"
 #include "process.h"
@@ -57,6 +62,41 @@ TEST(PackedReport, EveryCommandReadsIt) {
   const ProcessResult cut = run_lossgrid(scratch, "validate " + packed);
   EXPECT_EQ(cut.exit_code, 65);
   EXPECT_THAT(cut.err, HasSubstr(packed + ": it is a gzip file that was cut off"));
+}
+
+/// Returns the peak memory of `lossgrid run` on 150 cases with four trials for each implementation.
+std::int64_t peak_bytes_of_run(const ScratchFolder& scratch, const std::string& implementations) {
+  const std::string suite = scratch.file("many.json");
+  std::string text =
+      R"({"suite": 1, "name": "many", "summary": "small ones", "grids": ["tp1cp1", "tp2cp1", "tp1cp2",
+          "tp2cp2"], "implementations": ["fused"], "cases": [)";
+  for (int k = 0; k < 150; ++k) {
+    text += fmt::format(R"({}{{"lens": "5+8", "vocab": 24, "seed": {}}})", k == 0 ? "" : ", ", k);
+  }
+  write_all(suite, text + "]}");
+  const std::string report = scratch.file("report.json");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl(LOSSGRID_EXECUTABLE, "lossgrid", "run", "--suite", suite.c_str(), "--impl",
+            implementations.c_str(), "--quiet", "--report", report.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  rusage used{};
+  ::wait4(child, &status, 0, &used);
+  EXPECT_EQ(status, 0);
+  const auto trials = static_cast<std::int64_t>(read_report(report).trials.size());
+  EXPECT_EQ(trials, 600 * (1 + std::count(implementations.begin(), implementations.end(), ',')));
+  return std::int64_t{used.ru_maxrss} << 10;
+}
+
+// A trial takes 36 KiB as a record, and 50 more while a report of all trials is made in memory.
+TEST(MemoryOfARun, DoesNotGrowWithItsTrials) {
+  const ScratchFolder scratch;
+  constexpr std::int64_t kMostGrowthOfATrial = 2 << 10;
+  const std::int64_t of_600 = peak_bytes_of_run(scratch, "fused");
+  const std::int64_t of_2400 = peak_bytes_of_run(scratch, "fused,cp_local,one_sweep,per_sequence");
+  EXPECT_LT(of_2400 - of_600, 1800 * kMostGrowthOfATrial) << of_600 << " and " << of_2400;
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(LaunchedWork, MarksWhatALaunchDiedOf) {
 TEST(LaunchedWork, ComparesBitsOfTrialsOfDifferentLaunches) {
   RunRecord found;
   found.trials = planned_trials({suite_of_two_grids()});
-  for (TrialRecord& trial : found.trials) {
+  for (TrialRecord& trial : found.trials.in_memory()) {
     trial.status = TrialStatus::passed;
     trial.determinism = {{"packing", "not_compared", true, ""},
                          {"tp_size", "not_compared", true, ""}};

@@ -181,7 +181,7 @@ ExitCode run(const ReplayFlags& flags) {
   }
   early_end->close();
   if (must_end) {
-    add_not_run(planned, end_of_run_after(record.trials.back()).text, record.trials);
+    add_not_run(planned, end_of_run_after(record.trials.last()).text, record.trials);
   }
   const RecordingEnd recorded = close_recording(recording.get(), ranks, must_end);
   const bool missed = !must_end && has_missed(fault, ranks);

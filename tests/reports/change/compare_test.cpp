@@ -342,7 +342,7 @@ TEST(Compare, ATimingThatDiedIsOneChangeWithItsStatus) {
 TEST(ComparisonText, FoldsWhatIsTheSameOnSeveralGrids) {
   RunRecord base = run_of({sample_trial(1, 1, "fused"), sample_trial(1, 2, "fused")});
   RunRecord head = base;
-  for (TrialRecord& trial : head.trials) trial.memory[1].measured_peak_bytes = 2048;
+  for (TrialRecord& trial : head.trials.in_memory()) trial.memory[1].measured_peak_bytes = 2048;
   const Comparison comparison = compare_reports(base, head, kMargin);
   const std::string text = format_comparison(comparison);
   EXPECT_THAT(text,

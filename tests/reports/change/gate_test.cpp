@@ -270,7 +270,7 @@ TEST(Gate, ARuleThatMatchesNothingIsNoted) {
 TEST(GateText, FoldsWhatIsTheSameOnSeveralGrids) {
   const RunRecord base = gated_run({sample_trial(1, 1, "fused"), sample_trial(1, 2, "fused")});
   RunRecord head = base;
-  for (TrialRecord& trial : head.trials) trial.memory[1].measured_peak_bytes = 2048;
+  for (TrialRecord& trial : head.trials.in_memory()) trial.memory[1].measured_peak_bytes = 2048;
   Policy policy = policy_of({rule_of("peak_bytes", 0), rule_of("speedup", {}, 2)});
   const GateResult result = judge(&base, head, policy, kToday);
   EXPECT_THAT(format_gate(result),

@@ -36,7 +36,7 @@ inline RunRecord hostile_run() {
   run.command = run.suite = run.arguments[0] = kHostile;
   run.environment["tool"]["version"] = kHostile;
   run.environment["host"]["cpu_model"] = kHostile;
-  for (TrialRecord& trial : run.trials) {
+  for (TrialRecord& trial : run.trials.in_memory()) {
     trial.id = fmt::format("{}|tp1cp1|x|cpu", kHostile);
     trial.implementation = trial.reproduce = kHostile;
     if (trial.status != TrialStatus::passed) trial.reason = kHostile;
@@ -104,7 +104,7 @@ inline std::map<std::string, RunRecord> export_runs() {
   }
   RunRecord markup = small_run();
   markup.suite = "a-->b|c";
-  for (TrialRecord& trial : markup.trials) {
+  for (TrialRecord& trial : markup.trials.in_memory()) {
     trial.id = "a<b>&\"c\"|tp1cp1|`x`::%|cpu";
     trial.implementation = "`x`::%,\n::error::y\\";
     if (trial.status != TrialStatus::passed) {

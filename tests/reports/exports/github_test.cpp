@@ -70,7 +70,7 @@ TEST(Github, HoldsTimingsMutantsAndTheMeter) {
 
 TEST(Github, ShowsNineErrorsAndTheNumberOfOthers) {
   RunRecord run = small_run();
-  run.trials.assign(30, sample_failure());
+  run.trials.in_memory().assign(30, sample_failure());
   run.timings = bench_run().timings;
   run.timings[0].rows.assign(30, run.timings[0].rows[0]);
   const std::string text = exported("github", run);

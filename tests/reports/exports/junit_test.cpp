@@ -83,7 +83,7 @@ TEST(Junit, IsWithinTheLimitsOfGitLabWhateverFails) {
   trial.reason.append(2000, '"');
   trial.reproduce.append(100, '<');
   trial.checks.resize(10, trial.checks[2]);
-  run.trials.assign(25'000, trial);
+  run.trials.in_memory().assign(25'000, trial);
   const std::string text = exported("junit", run);
   EXPECT_LT(text.size(), 30'000'000u);
   EXPECT_THAT(text.substr(0, 200), HasSubstr("tests=\"25001\" failures=\"25000\""));

@@ -112,11 +112,11 @@ TEST(Markdown, IsBoundedWhateverTheReportHolds) {
   MutantRecord mutant;
   mutant.name = mutant.what = std::string(300, '|');
   run.mutants.resize(500, mutant);
-  for (TrialRecord& trial : run.trials) {
+  for (TrialRecord& trial : run.trials.in_memory()) {
     trial.id = std::string(2000, '|');
     trial.reason = std::string(2000, '|');
   }
-  run.trials.resize(500, run.trials[1]);
+  run.trials.in_memory().resize(500, run.trials[1]);
   const std::string text = exported("markdown", run);
   EXPECT_LT(text.size(), 65536u);
   EXPECT_THAT(text, HasSubstr("\nand 478 more\n"));

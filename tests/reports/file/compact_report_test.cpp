@@ -154,7 +154,7 @@ TEST(CompactReport, SharesWhatSeveralTrialsHaveAndNothingElse) {
 
 TEST(CompactReport, SharesNothingForOneTrial) {
   RunRecord run = sample_run();
-  run.trials.resize(1);
+  run.trials.in_memory().resize(1);
   const Json report = compact_report(run);
   EXPECT_THAT(report["shared"], IsEmpty());
   EXPECT_EQ(report["trials"][0]["checks"][1]["name"], "logprobs");

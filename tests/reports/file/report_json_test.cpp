@@ -188,8 +188,8 @@ TEST(ReportJson, TwoRunsDifferOnlyInVolatileKeys) {
   second.started_utc = "2027-01-02T03:04:05Z";
   second.ended_utc = "2027-01-02T03:04:06Z";
   second.environment["host"]["cpu_model"] = "another model";
-  for (TrialRecord& trial : second.trials) trial.details["gemm"] = "3 GFLOP/s";
-  for (TrialRecord& trial : second.trials) {
+  for (TrialRecord& trial : second.trials.in_memory()) trial.details["gemm"] = "3 GFLOP/s";
+  for (TrialRecord& trial : second.trials.in_memory()) {
     for (PhaseTimeRecord& time : trial.times) time.max_over_ranks_ns += 17;
   }
   const Json a = run_to_json(first);

@@ -209,7 +209,7 @@ RunRecord green_run() {
   RunRecord run = sample_run();
   run.exit_code = 0;
   run.trials = {sample_trial(1, 1, "fused"), sample_trial(2, 1, "fused"), sample_skip(1)};
-  for (TrialRecord& trial : run.trials) {
+  for (TrialRecord& trial : run.trials.in_memory()) {
     trial.unjudged = {{"entropy", "value checked, gradient not"}};
   }
   return run;
@@ -330,7 +330,7 @@ TEST(Html, DrawsALongTableInParts) {
 TEST(Html, SpellsOutWhatIsNotSeen) {
   if (!has_browser()) GTEST_SKIP() << "needs chromium and python3";
   RunRecord run = failed_run();
-  run.trials.resize(2);
+  run.trials.in_memory().resize(2);
   TrialRecord& trial = run.trials[1];
   trial.checks.clear();
   trial.reason = "<b>\x1b[31m\n\xe2\x80\xae</b>";

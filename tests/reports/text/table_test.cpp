@@ -94,7 +94,7 @@ TEST(ChunkTable, FoldsGridsToTheWorstAndKeepsImplementationsApart) {
   EXPECT_THAT(words_of(line_with(format_chunk_table(run), "chunk_tokens=16")),
               testing::ElementsAre("4", "linear_ce:chunk_tokens=16", "5e-07", "0.25"));
   // Another implementation and another case have too few numbers of chunks of their own.
-  for (TrialRecord& trial : run.trials) {
+  for (TrialRecord& trial : run.trials.in_memory()) {
     if (trial.chunks == 16) trial.implementation = "linear_ce_onepass:chunk_tokens=4";
   }
   EXPECT_EQ(format_chunk_table(run), "");
@@ -127,7 +127,7 @@ TEST(MemoryTable, StandsBesideTheBaseline) {
     phase.measured_peak_bytes = 8 << 20;
     phase.predicted_peak_bytes = 8 << 20;
   }
-  for (TrialRecord& trial : run.trials) {
+  for (TrialRecord& trial : run.trials.in_memory()) {
     trial.memory.back().device_used_bytes.reset();
     trial.memory.back().device_other_bytes.reset();
   }
