@@ -31,7 +31,6 @@ class TrialList {
   /// At most `count` trials stay in memory. Before the first push_back.
   void keep_in_memory(std::size_t count) { most_ = count; }
 
-  /// Throws io when the file cannot be written.
   void push_back(TrialRecord trial);
 
   std::size_t size() const { return first_.size() + others_.size(); }
@@ -42,7 +41,9 @@ class TrialList {
   std::vector<TrialRecord>& in_memory();
 
   // As a vector has them, of a list that is all in memory.
-  TrialRecord& emplace_back(TrialRecord trial = {}) { return in_memory().emplace_back(trial); }
+  TrialRecord& emplace_back(TrialRecord trial = {}) {
+    return in_memory().emplace_back(std::move(trial));
+  }
   TrialRecord& back() { return in_memory().back(); }
   TrialRecord& operator[](std::size_t k) { return in_memory()[k]; }
   const TrialRecord& operator[](std::size_t k) const { return first_[k]; }

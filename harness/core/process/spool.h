@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `Spool`: a list of byte strings in a file without a name, which is gone with its process. It is
 // read from its beginning to its end. For lists that would not fit into memory, in the folder for
-// temporary files (TMPDIR). From one thread at a time.
+// temporary files (TMPDIR). What the file cannot hold, on a full disk, stays in memory. From one
+// thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,6 @@ namespace lossgrid {
 
 class Spool {
  public:
-  /// Throws io when the file cannot be written.
   void append(std::string_view record);
   std::size_t size() const { return size_; }
 
@@ -29,21 +29,22 @@ class Spool {
 
    private:
     void take(char* to, std::size_t count);
+    void read_ahead();
 
     const Spool* spool_;
     std::size_t read_ = 0;  // records
-    std::int64_t at_ = 0;   // of the file, behind `ahead_`
-    std::string ahead_;     // bytes read from the file, of which `used_` are taken
+    std::int64_t at_ = 0;   // of all bytes, behind `ahead_`
+    std::string ahead_;     // bytes that were read, of which `used_` are taken
     std::size_t used_ = 0;
   };
 
  private:
-  void write_pending() const;
+  void write_pending();
 
-  // Opened with the first record; bytes are written in pieces, before a reader needs them.
-  mutable Descriptor file_;
-  mutable std::string pending_;
-  mutable std::int64_t written_ = 0;
+  Descriptor file_;      // opened with the first piece
+  std::string pending_;  // bytes behind those in the file
+  std::int64_t written_ = 0;
+  bool is_full_ = false;
   std::size_t size_ = 0;
 };
 
