@@ -93,11 +93,11 @@ class Hunt::State {
     run_case(drawn);
     report_progress_(progress_);
     out_.record.end = reason_to_end();
+    if (!out_.record.end.empty()) take_deciding();
     return out_.record.end.empty();
   }
 
-  HuntOutcome outcome(const std::string& end) {
-    take_deciding();
+  HuntOutcome outcome(const std::string& end) const {
     HuntOutcome out = out_;
     if (out.record.end.empty()) out.record.end = end;
     out.record.seconds = seconds();
@@ -312,7 +312,7 @@ bool Hunt::next() {
   return state_->next();
 }
 
-HuntOutcome Hunt::outcome(const std::string& end) {
+HuntOutcome Hunt::outcome(const std::string& end) const {
   return state_->outcome(end);
 }
 

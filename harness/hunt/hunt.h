@@ -58,7 +58,7 @@ class Hunt {
   bool next();
 
   /// Returns what was found so far. `end`: the reason of a hunt that is not over.
-  HuntOutcome outcome(const std::string& end = "");
+  HuntOutcome outcome(const std::string& end = "") const;
 
  private:
   class State;
